@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from joblib import parallel_config
 
-import noisewise.faces.compare.compare as module
-from noisewise.faces.compare.compare import Settings, compare, constant_score, document, sizes, split_rows
-from noisewise.faces.compare.outcome import Row, ranked, unit_of
+from noisewise.faces import compare as module
+from noisewise.faces.compare import Row, Settings, compare, constant_score, document, ranked, sizes, split_rows, unit_of
 from noisewise.methods import RECOMMENDED, registry
 
 RNG = np.random.default_rng(0)

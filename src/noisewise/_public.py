@@ -13,7 +13,7 @@ PUBLIC = {
     "accounting": "trusted.accountants",
     "audit": "evidence.audit",
     "budget": "accounts",
-    "compare": "faces.compare.compare",
+    "compare": "faces.compare",
     "curator": "asking",
     "data": "tables",
     "estimators": "faces.sklearn",

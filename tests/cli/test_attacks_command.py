@@ -68,7 +68,7 @@ def test_help_has_an_example(command):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["leakage", "--noise", "a,b"], "--noise is 'a,b'; pass numbers separated by commas"),
+        (["leakage", "--noise", "a,b"], "--noise is 'a,b'; pass finite numbers >= 0 with commas"),
         (["inversion", "--epsilons", "-1"], "--epsilons is '-1'; pass finite numbers"),
         (["membership", "--members", "in.csv"], "belong to --run RUN"),
         (["membership", "--run", "somewhere"], "--run needs --members FILE and --non-members FILE"),

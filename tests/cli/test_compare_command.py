@@ -158,7 +158,7 @@ def test_a_changed_run_folder_is_not_sealed_again(public, tmp_path, run_folder, 
     if when == "before":
         change()
     else:
-        monkeypatch.setattr("noisewise.faces.compare.compare.compare", change)
+        monkeypatch.setattr("noisewise.faces.compare.compare", change)
     told = run(public, "--target", "rich", *QUICK, "--out", tmp_path / "out", "--run", run_folder)
     assert isinstance(told.exception, ValueError) and "trace.json was changed" in str(told.exception)
     assert not (run_folder / "comparison.json").exists()
@@ -170,7 +170,7 @@ def test_ctrl_c_leaves_nothing_behind(public, tmp_path, monkeypatch, capsys):
         options["report"](1, 2)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("noisewise.faces.compare.compare.compare", stopped)
+    monkeypatch.setattr("noisewise.faces.compare.compare", stopped)
     monkeypatch.setattr(sys, "argv", ["noisewise", "compare", str(public), "--target", "rich", *BUDGET,
                                       "--out", str(tmp_path / "out")])  # fmt: skip
     with pytest.raises(SystemExit) as exit_:

@@ -137,9 +137,9 @@ def test_gaps_name_what_is_missing():
         ({"kind": "category", "categories": "ab"}, "categories must be a list"),
         ({"kind": "category", "categories": [["a"]]}, "categories must be texts, numbers or booleans"),
         ({"kind": "category", "categories": [math.nan]}, "a category must be finite"),
-        ({"kind": "category", "categories": ["a", "b", "a"]}, "category 'a' is there twice"),
-        ({"kind": "category", "categories": [1, "1.0"]}, "is there twice"),
-        ({"kind": "category", "categories": [True, "TRUE"]}, "is there twice"),
+        ({"kind": "category", "categories": ["a", "b", "a"]}, "category 'a' is listed twice"),
+        ({"kind": "category", "categories": [1, "1.0"]}, "is listed twice"),
+        ({"kind": "category", "categories": [True, "TRUE"]}, "is listed twice"),
         ({"kind": "category", "categories": ["a"], "missing": "b"}, "missing is not among the categories"),
         ({"kind": "category", "unknown": "drop"}, "unknown is 'drop'"),
         ({"kind": "category", "categories": ["\ud800"]}, "half a character"),
@@ -193,7 +193,7 @@ def test_a_file_that_is_not_there_or_not_text(tmp_path):
 
 
 def test_one_column_twice_and_a_list_that_is_none():
-    with pytest.raises(ValueError, match="'a' is there twice"):
+    with pytest.raises(ValueError, match="'a' is listed twice"):
         Schema((Column("a"), Column("a")))
     for columns in ("ab", 3, None):
         with pytest.raises(ValueError, match="list of columns"):

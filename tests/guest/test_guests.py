@@ -12,7 +12,7 @@ from sandbox import needs_sandbox
 import noisewise as nw
 from noisewise.accounts.purse import Purse
 from noisewise.evidence.audit import epsilon_lower_bound
-from noisewise.faces.compare.compare import compare
+from noisewise.faces.compare import compare
 from noisewise.guest import described, method_named
 from noisewise.guest.isolation import located, readable
 from noisewise.guest.running import FREE, PARSED, Served

@@ -20,7 +20,7 @@ def bars(*, share: bool = False, transient: bool = True) -> Iterator[Callable[..
     """
     amount = TextColumn("{task.percentage:>3.0f} %") if share else MofNCompleteColumn()
     columns = (TextColumn("{task.description}"), BarColumn(), amount, TextColumn("{task.fields[news]}"))
-    # slow steps: what was measured up to ten minutes ago still says how much time is left
+    # ten minutes of speed: with slow steps, less would give no estimate of the time left
     shown = partial(Progress, transient=transient, disable=not errors.is_terminal, speed_estimate_period=600)
     with shown(*columns, TimeRemainingColumn(), console=errors) as progress:
         named: dict[str, TaskID] = {}

@@ -1,6 +1,6 @@
-"""Buying the bounds that a schema lacks, from files: which columns, with what part of a budget, and how they are read.
+"""Buying the bounds that a schema lacks, from files: which columns, for which part of a budget, and how they are read.
 
-The two noisy histograms and what is made of them are in :mod:`noisewise.methods.preparation.bounds`.
+:mod:`noisewise.methods.preparation.bounds` has the two noisy histograms and turns them into bounds.
 
 *Guarantee*: a GDP filter (Smith & Thakurta 2022) over both histograms; everything after them is post-processing.
 """
@@ -13,13 +13,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..accounts import Budget, Meter, Terms
+from ..accounts import Budget, Terms
 from ..accounts.account import Account, paying
 from ..accounts.purse import Purse
-from ..methods.preparation.bounds import Bounds, bought_bounds
+from ..methods.preparation.bounds import bought_bounds
 from ..trusted.accountants.choose import choose_terms
 from ..trusted.curator import ColumnCurator
 from ..trusted.events import Repeated, to_dict
@@ -32,8 +31,8 @@ from .refusal import our_words
 from .schema import Column, Schema, gaps
 
 Floats = NDArray[np.float64]
-DELTA_SHARE = 0.1  # of the run's delta; a tail this far out costs little more noise when it is divided
-OTHER_STREAM = 1 << 64  # a simulation's seed here is not the one it trains with, or both would draw the same noise
+DELTA_SHARE = 0.1  # of the run's delta: so small a delta costs little more noise when it is divided
+OTHER_STREAM = 1 << 64  # added to a simulation's seed, or it would buy with the noise that it trains with
 
 
 @dataclass(frozen=True)
@@ -54,29 +53,23 @@ class Purchase:
         pieces = partial(_pieces, source, self.schema, self.columns, progress, counted)
         bought = self.paid_for(pieces, purse, seed=seed)
         if pinned is not None:
-            pinned.check()  # rows that were not chosen would count, and a person's more than once
+            pinned.check()  # in a changed file rows that were not chosen would count
         return bought
 
     def paid_for(
         self, pieces: Callable[[], Iterable[Floats]], purse: Purse | Account | None, *, seed: int | None = None
     ) -> tuple[Schema, dict[str, Any]]:
-        """The same from matrices of these columns; rows of persons are those that count."""
+        """The same from matrices of these columns; of persons, only the rows that count."""
         unit = self.schema.protects
         paid, budget = paying(self.budget, purse, simulation=seed is not None, persons=unit.persons)
         other = None if seed is None else seed + OTHER_STREAM
         with paid.part(terms_of(budget), budget, what="bounds") as part:
             curator = ColumnCurator(pieces, len(self.columns), meter=part.meter, seed=other, rows_per_unit=unit.rows)
             bought = bought_bounds(curator, [column.name for column in self.columns])
-        return self._filled(bought), self._preparation(part.meter, bought)
-
-    def _filled(self, bought: Bounds) -> Schema:
-        filled = self.schema
+        filled, meter = self.schema, part.meter
         for column, low, high in zip(self.columns, bought.low, bought.high, strict=True):
             filled = filled.with_column(with_bounds(column, low, high))
-        return filled
-
-    def _preparation(self, meter: Meter, bought: Bounds) -> dict[str, Any]:
-        return {
+        return filled, {
             "epsilon": meter.budget.epsilon,
             "delta": meter.budget.delta,
             "meter": meter.describe(),
@@ -86,7 +79,7 @@ class Purchase:
 
 
 def terms_of(budget: Budget) -> Terms:
-    """What a purchase of bounds with this budget is paid by."""
+    """The terms on which this budget buys bounds."""
     return choose_terms(budget, adaptive=True)
 
 
@@ -99,7 +92,7 @@ def purchase(schema: Schema, *, epsilon: float, budget: Budget) -> Purchase:
 
 
 def part_of(epsilon: float, budget: Budget) -> None:
-    """Refuse what is not a part of the budget's epsilon."""
+    """Refuse an epsilon that is not a part of the budget's."""
     if not 0 < epsilon < budget.epsilon:
         raise ValueError(
             f"bounds-epsilon is {epsilon:g}; pass a part of epsilon, more than 0 and less than {budget.epsilon:g}"
@@ -107,10 +100,10 @@ def part_of(epsilon: float, budget: Budget) -> None:
 
 
 def with_bounds(column: Column, low: float, high: float) -> Column:
-    """The column with these bounds; an end that is declared already stays, and what a missing value becomes is clamped."""
+    """The column with these bounds; a declared end stays, and the stand-in for a missing value is clamped."""
     width = high - low
     low, high = (low if column.low is None else column.low), (high if column.high is None else column.high)
-    if not low < high:  # the other end was declared beyond what was bought
+    if not low < high:  # the declared end lies beyond the bought one
         reach = max(width, abs(low if column.high is None else high) / 2)
         low, high = (low, low + reach) if column.high is None else (high - reach, high)
     missing = None if column.missing is None else min(max(float(column.missing), low), high)
@@ -118,30 +111,24 @@ def with_bounds(column: Column, low: float, high: float) -> Column:
 
 
 def _pieces(
-    source: Source,
-    schema: Schema,
-    columns: tuple[Column, ...],
-    progress: Share | None,
-    counted: Mask | None = None,
+    source: Source, schema: Schema, columns: tuple[Column, ...], progress: Share | None, counted: Mask | None
 ) -> Iterator[Floats]:
     """The columns, of rows that count: NaN, which is in no bin, for records without a label that a schema drops."""
     read, names = 0, [column.name for column in columns]
-    drops = [] if schema.target_missing == "refuse" or schema.target in names else [str(schema.target)]
-    for batch in source.batches([*names, *drops], progress=progress):
+    target = schema[str(schema.target)] if schema.target_missing == "drop" else None
+    if target is not None and target.name not in names:
+        names.append(target.name)
+    for batch in source.batches(names, progress=progress):
         with our_words(NOT_ENCODED.format("a column")):
-            piece = np.column_stack(
-                [numbers_of(cells_of(batch, place, column), column) for place, column in enumerate(columns)]
-            )
-            if schema.target_missing == "drop":
-                place = [*names, *drops].index(str(schema.target))
-                piece[~_there(cells_of(batch, place, schema[str(schema.target)]), schema[str(schema.target)])] = np.nan
+            numbers = [numbers_of(cells_of(batch, place, column), column) for place, column in enumerate(columns)]
+            piece = np.column_stack(numbers)
+            if target is not None:
+                labels = cells_of(batch, names.index(target.name), target)
+                number = target.kind == "number"
+                absent = np.isnan(numbers_of(labels, target)) if number else codes_of(labels, target) == MISSING
+                piece[absent] = np.nan
         if counted is not None:
             here = counted[read : read + len(piece)]
             read += len(piece)
             piece = piece[: len(here)][here]
         yield piece
-
-
-def _there(cells: pa.Array, target: Column) -> Mask:
-    """Which cells of the target hold a label."""
-    return ~np.isnan(numbers_of(cells, target)) if target.kind == "number" else codes_of(cells, target) != MISSING

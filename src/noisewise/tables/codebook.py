@@ -1,6 +1,6 @@
-"""What documents say of a table: codebooks, printed types of pandas, pasted lists of codes. No row is read from them.
+"""Columns from documents and names: codebooks, printed types of pandas, pasted lists of codes. No row is read.
 
-A codebook is a CSV with a line for each column (name, kind, low, high, categories, label), or one for each code of a column.
+A codebook is a CSV with a line for each column (name, kind, low, high, categories, label), or for each code of a column.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ TYPES = (
     (r"(datetime64|timestamp|date)\S*.*", "date"), (r"(timedelta64|duration)\S*.*", "duration"),
     (r"(category|object|string|str|large_string)(\[\S*\])?", "category"),
 )  # fmt: skip
-EQUALS = re.compile(r"(?<![<>!=])=")  # not that of <=50K
+EQUALS = re.compile(r"(?<![<>!=])=")  # but not in <=50K
 ENTRY = re.compile(
     rf"\s*(?P<code>\"[^\"]*\"|'[^']*'|(?:[<>!]=|[^=:\t])+?)\s*({EQUALS.pattern}|:|\t|\s-\s)\s*(?P<label>.+?)\s*"
 )
@@ -54,7 +54,7 @@ RANGE = re.compile(
 
 @dataclass(frozen=True)
 class Codebook:
-    """Columns as a document describes them, notes being its labels, and the column that it calls the target."""
+    """The columns of a document, with its labels as notes, and the column that it names as target."""
 
     columns: tuple[Column, ...]
     target: str | None
@@ -71,7 +71,7 @@ def read_book(path: Path, separator: str | None = None) -> Codebook | None:
 
 
 def codes_in(text: str) -> tuple[tuple[Scalar, ...], str]:
-    """The values in a pasted list, and what they stand for, in words: one a line, or with commas, semicolons or bars.
+    """The values of a pasted list and their meanings: one a line, or with commas, semicolons or bars.
 
     >>> codes_in("1 = clerk\\n2 = farmer, own land")
     ((1, 2), '1 = clerk, 2 = farmer, own land')
@@ -82,7 +82,7 @@ def codes_in(text: str) -> tuple[tuple[Scalar, ...], str]:
     """
     lines = [line for line in text.splitlines() if line.strip()]
     entries = [entry for line in lines for entry in _entries(line, alone=len(lines) > 1)]
-    codes: dict[str, str] = {}  # by what they are compared by
+    codes: dict[str, str] = {}
     words = []
     for entry in entries:
         match = ENTRY.fullmatch(entry) or NUMBERED.fullmatch(entry)
@@ -90,21 +90,21 @@ def codes_in(text: str) -> tuple[tuple[Scalar, ...], str]:
         if code and key(code) not in codes:
             codes[key(code)] = code
             words += [f"{code} = {match['label']}"] if match else []
-    return typed(tuple(codes.values())), ", ".join(words)
+    return _typed(tuple(codes.values())), ", ".join(words)
 
 
-def typed(texts: Sequence[str]) -> tuple[Scalar, ...]:
-    """Codes as numbers or booleans where all of them are such, and written as such; 01 is a text."""
+def _typed(texts: Sequence[str]) -> tuple[Scalar, ...]:
+    """Codes as numbers or booleans if all are written as such; 01 is a text."""
     if texts and all(text.lower() in ("true", "false") for text in texts):
         return tuple(text.lower() == "true" for text in texts)
-    found = [(text, number) for text in texts if (number := number_of(text)) is not None and math.isfinite(number)]
-    numbers = [number for text, number in found if key(number) == text]
-    whole = tuple(int(number) if number == int(number) else number for number in numbers)
-    return whole if len(numbers) == len(texts) else tuple(texts)
+    numbers = [number for text in texts if (number := number_of(text)) is not None and math.isfinite(number)]
+    if [key(number) for number in numbers] != list(texts):
+        return tuple(texts)
+    return tuple(int(number) if number == int(number) else number for number in numbers)
 
 
 def pair_in(text: str) -> tuple[str, str] | None:
-    """Two ends in a text, as written: "0 120", "0 to 120", "0-120", "1920-01-01 2010-12-31".
+    """Two ends in a text, as written.
 
     >>> pair_in("0 to 120"), pair_in("-5, 5"), pair_in("0-120"), pair_in("1920-01-01 2010-12-31"), pair_in("a b c")
     (('0', '120'), ('-5', '5'), ('0', '120'), ('1920-01-01', '2010-12-31'), None)
@@ -123,8 +123,8 @@ def kind_of(word: str) -> str:
     return next((kind for kind, words in KINDS.items() if word == kind or word in words.split()), "")
 
 
-def column_of_type(name: str, dtype: str) -> Column:
-    """What a type of pandas says."""
+def _column_of_type(name: str, dtype: str) -> Column:
+    """The column that a printed type of pandas describes."""
     kind = next((kind for pattern, kind in TYPES if re.fullmatch(pattern, dtype.strip())), "")
     if kind == "boolean":
         return Column(name, "category", categories=(False, True))
@@ -134,7 +134,7 @@ def column_of_type(name: str, dtype: str) -> Column:
 
 
 def _entries(line: str, *, alone: bool) -> list[str]:
-    """A line as entries: whole where it says what a code stands for and is one of several."""
+    """The entries of a line; a line that explains a code is a single entry if it is one of several."""
     if alone and (ENTRY.fullmatch(line) or NUMBERED.fullmatch(line)):
         return [line]
     sign = next((sign for sign in ("|", ";", "\t", ",") if sign in line), None)
@@ -144,24 +144,26 @@ def _entries(line: str, *, alone: bool) -> list[str]:
 
 
 def _types(text: str) -> Codebook | None:
-    """What ``print(frame.dtypes)`` shows."""
+    """The output of ``print(frame.dtypes)``."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     if lines and re.fullmatch(r"dtype:\s*\S+", lines[-1]):
         lines.pop()
     found = [re.fullmatch(r"(?P<name>.*\S)\s{2,}(?P<type>\S.*)", line) for line in lines]
-    if not found or any(one is None for one in found):
-        return None
     known = [one for one in found if one and any(re.fullmatch(pattern, one["type"]) for pattern, _ in TYPES)]
-    if len(known) < len(found):
+    if not found or len(known) < len(found):
         return None
-    return Codebook(tuple(column_of_type(one["name"].strip(), one["type"]) for one in known), None, "types of pandas")
+    return Codebook(tuple(_column_of_type(one["name"].strip(), one["type"]) for one in known), None, "types of pandas")
 
 
 def _codebook(path: Path, text: str, separator: str | None) -> Codebook | None:
     first = text.lstrip().split("\n", 1)[0]
     sign = separator or max((",", ";", "\t"), key=first.count)
     rows = list(csv.reader(text.splitlines(), delimiter=sign))
-    heads = {head: _place(rows[0] if rows else [], names) for head, names in HEADS.items()}
+    first_row = [head.strip().lower() for head in rows[0]] if rows else []
+    heads = {
+        head: next((place for place, name in enumerate(first_row) if name in names), None)
+        for head, names in HEADS.items()
+    }
     telling = [head for head in ("kind", "low", "high", "categories") if heads[head] is not None]
     if heads["name"] is None or not telling or sum(place is not None for place in heads.values()) < 3:
         return None
@@ -175,53 +177,43 @@ def _codebook(path: Path, text: str, separator: str | None) -> Codebook | None:
     return Codebook(tuple(made), targets[0] if targets else None, "codebook") if made else None
 
 
-def _place(row: Iterable[str], names: Sequence[str]) -> int | None:
-    return next((i for i, head in enumerate(row) if head.strip().lower() in names), None)
-
-
 def _described(path: Path, name: str, group: list[dict[str, str]]) -> Column:
     """A column of a codebook; several lines of one name are its codes."""
-    first = group[0]
-    word = first.get("kind", "")
+    first, word = group[0], group[0].get("kind", "")
     kind = kind_of(word)
     column = Column(name, "number", unit="years") if kind == "date" else Column(name)
     if not kind and word:
-        column = column_of_type(name, word)
+        column = _column_of_type(name, word)
         if not column.kind:
             raise ValueError(f"{path}: column {name!r} has the kind {word!r}; write number, category, date or ignore"
                              f"{did_you_mean(word, KINDS)}")  # fmt: skip
-    listed = "\n".join(_with_label(cells) for cells in group) if len(group) > 1 else first.get("categories", "")
-    codes, words = codes_in(listed)
+    listed = [first.get("categories", "")]
+    if len(group) > 1:
+        pairs = [(cells.get("categories", ""), cells.get("label", "")) for cells in group]
+        listed = [f'"{code}" = {label}' if code and label else code for code, label in pairs]
+    codes, words = codes_in("\n".join(listed))
     note = words or (first.get("label", "") if len(group) == 1 else "")
     if codes and kind in ("", "category", "target"):
         return replace(column, kind="category", categories=codes, note=note)
     ends = {end: first[end] for end in ("low", "high") if first.get(end)}
     if ends and kind in ("", "number", "target"):
         column = replace(column, kind="number")
-    fields: dict[str, Any] = {field: first[field] for field in ("scale",) if first.get(field)}
-    if first.get("unit") in UNITS:
-        fields["unit"] = first["unit"]
+    unit = first["unit"] if first.get("unit") in UNITS else column.unit
     kind = column.kind or (kind if kind != "target" else "")
-    made = replace(column, kind=kind, note=note, **fields)
+    made = replace(column, kind=kind, note=note, scale=first.get("scale") or column.scale, unit=unit)
     bounds: dict[str, Any] = {end: value_of(made, end, text) for end, text in ends.items()}
     return replace(made, **bounds)
 
 
-def _with_label(cells: dict[str, str]) -> str:
-    code, label = cells.get("categories", ""), cells.get("label", "")
-    return f'"{code}" = {label}' if code and label else code
-
-
 def value_of(column: Column, end: str, text: str) -> float | str:
-    """A bound as it is typed: a number, or a date where the column has a unit."""
+    """A bound as it is typed: a number, or a date if the column has a unit."""
     number = number_of(text.replace(",", ".") if re.fullmatch(r"[+-]?[0-9]+,[0-9]+", text) else text)
     if number is None and not column.unit:
         raise ValueError(f"column {column.name!r}: {end} is {text!r}; write a number")
     return text if number is None else number
 
 
-# What the name of a column suggests, where nothing else does: never from values.
-
+# Guesses from the name of a column, never from values.
 
 Fields = dict[str, Any]
 IGNORED: Fields = {"kind": "ignore"}
@@ -253,7 +245,7 @@ TARGETS = ("target", "label", "y", "class", "outcome", "response", "diagnosis", 
 
 
 def by_name(column: Column) -> Column:
-    """The column with what its name suggests, where nobody has said more.
+    """The column with what its name suggests, unless more is known.
 
     >>> by_name(Column("age")).high, by_name(Column("patient_id")).kind, by_name(Column("x7")).kind
     (120.0, 'ignore', '')
@@ -271,6 +263,6 @@ def by_name(column: Column) -> Column:
 
 
 def target_among(columns: tuple[Column, ...]) -> str:
-    """Which column is to be predicted, by its name; the last one if no name says."""
+    """The column to predict, by its name; the last column if no name tells."""
     names = {column.name.lower(): column.name for column in columns}
     return next((names[name] for name in TARGETS if name in names), columns[-1].name)

@@ -1,8 +1,8 @@
-"""Dates and times as numbers, by a declared unit: each cell by itself, whatever its company.
+"""Dates and times as numbers, by a declared unit: each cell by itself, whatever the other cells are.
 
-A date or a moment becomes the time since ``since`` in the unit: since 1970-01-01 where nothing is declared, except for years,
-which are those of the calendar (2024-07-01 is 2024.497). A time of day counts from midnight, a duration from nothing. A
-moment with a zone is taken in UTC, one without as it is written.
+A date or a moment becomes the time since ``since`` in the unit: since 1970-01-01 if nothing is declared, except for years,
+which are those of the calendar (2024-07-01 is 2024.497). A time of day counts from midnight, a duration from 0. A moment
+with a zone is taken in UTC, one without a zone as it is written.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .values import is_missing_word, looks_like_a_date
 Floats = NDArray[np.float64]
 SECONDS = {"weeks": 604_800, "days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
 UNITS = ("years", *SECONDS)
-YEAR = 365.2425 * 86_400  # seconds, of a duration; years of a date are those of the calendar
+YEAR_SECONDS = 365.2425 * 86_400  # of a duration; years of a date are those of the calendar
 MICRO = 1_000_000
 EPOCH = datetime(1970, 1, 1)
 FORMS = "2024-02-29, 2024-02-29T12:30 or 12:30"
@@ -38,11 +38,8 @@ def in_unit(value: Any, unit: str, since: str) -> float | None:
     (34.0, None)
     """
     moment = _parsed(value.strip()) if isinstance(value, str) else value
-    if isinstance(moment, time):
-        whole = timedelta(
-            hours=moment.hour, minutes=moment.minute, seconds=moment.second, microseconds=moment.microsecond
-        )
-        return None if unit == "years" else float(_of_micros(np.array([_micros(whole)]), unit)[0])
+    if isinstance(moment, time) and unit != "years":
+        moment = datetime.combine(EPOCH, moment.replace(tzinfo=None)) - EPOCH
     if isinstance(moment, timedelta):
         return float(_of_micros(np.array([_micros(moment)]), unit)[0])
     if isinstance(moment, date):
@@ -51,7 +48,7 @@ def in_unit(value: Any, unit: str, since: str) -> float | None:
 
 
 def moments(cells: pa.Array, unit: str, since: str) -> Floats | None:
-    """Numbers of a column of dates, times or their texts, NaN for what is missing; None if a cell is none of them."""
+    """Numbers of a column of dates, times or their texts, NaN for missing ones; None if a cell is anything else."""
     kind = cells.type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return _filled(cells, lambda micros: _since(micros, unit, since), pa.timestamp("us"))
@@ -62,8 +59,9 @@ def moments(cells: pa.Array, unit: str, since: str) -> Floats | None:
     coded = cells.dictionary_encode()
     numbers: list[float] = []
     for text in coded.dictionary.to_pylist():
-        missing = isinstance(text, str) and is_missing_word(text)
-        number = np.nan if missing else in_unit(text, unit, since) if isinstance(text, str) else None
+        if not isinstance(text, str):
+            return None
+        number = np.nan if is_missing_word(text) else in_unit(text, unit, since)
         if number is None:
             return None
         numbers.append(number)
@@ -71,7 +69,7 @@ def moments(cells: pa.Array, unit: str, since: str) -> Floats | None:
 
 
 def text_of(cell: Any) -> Any:
-    """A cell of Python's own dates and times as a text that :func:`in_unit` reads; durations and others as they are."""
+    """A date or time of Python as a text that :func:`in_unit` reads; any other cell as it is."""
     return cell.isoformat() if isinstance(cell, date | time) else cell
 
 
@@ -106,7 +104,7 @@ def _naive(moment: date) -> datetime:
 
 
 def _micros(span: timedelta) -> int:
-    return (span.days * 86_400 + span.seconds) * MICRO + span.microseconds
+    return span // timedelta(microseconds=1)
 
 
 def _filled(cells: pa.Array, numbers: Any, kind: pa.DataType) -> Floats:
@@ -126,7 +124,7 @@ def _since(micros: NDArray[np.int64], unit: str, since: str) -> Floats:
 
 
 def _years(micros: NDArray[np.int64]) -> Floats:
-    """Years of the calendar: the year, and how much of it has passed."""
+    """Years of the calendar: the year, and the share of it that has passed."""
     moments = np.asarray(micros, np.int64).view("M8[us]")
     years = moments.astype("M8[Y]")
     begin, end = (part.astype("M8[us]").view(np.int64) for part in (years, years + 1))
@@ -135,4 +133,4 @@ def _years(micros: NDArray[np.int64]) -> Floats:
 
 
 def _of_micros(micros: NDArray[np.int64], unit: str) -> Floats:
-    return np.asarray(micros, np.int64) / (MICRO * (YEAR if unit == "years" else SECONDS[unit]))
+    return np.asarray(micros, np.int64) / (MICRO * (YEAR_SECONDS if unit == "years" else SECONDS[unit]))

@@ -1,12 +1,12 @@
 """From declared columns to numbers: numbers as they are, categories as one column of zeros and ones each.
 
-Everything an encoder knows is in the schema. Cells that the schema does not foresee are refused at the data holder's
-desk, before a curator exists, in a line that names the column and never the value.
+An encoder knows nothing but the schema. Cells that the schema does not allow are refused before a curator exists, in a
+line that names the column and never the value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 NOT_ENCODED = '{} cannot be read: a cell is neither a number nor a text in UTF-8; correct it or set kind = "ignore"'
 WAYS_OUT = 'correct those labels, or set target_missing = "drop" in the schema'
-NO_CODE = -1  # the position of a class that a record without a label has; its number is NaN
+NO_CODE = -1  # the class of a record without a label; in a regression its label is NaN
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,11 @@ class Encoder:
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the columns of the matrix; a category as "job=clerk"."""
-        return tuple(name for column in self.schema.features for name in _feature_names(column))
+        names: list[str] = []
+        for column in self.schema.features:
+            values = [value if isinstance(value, str) else key(value) for value in column.categories]
+            names += [column.name] if column.kind == "number" else [f"{column.name}={value}" for value in values]
+        return tuple(names)
 
     @cached_property
     def low(self) -> Floats:
@@ -80,7 +84,7 @@ class Encoder:
     def check(self, names: Iterable[str], *, predict: bool = False, target: bool = True) -> None:
         """Refuse a table that lacks a column, or has one the schema does not name.
 
-        ``predict``: other columns are ignored and the target may be absent; ``target=False``: only the latter.
+        ``predict``: other columns are ignored, and the target may be absent; ``target=False``: the target may be absent.
         """
         there = list(names)
         optional = predict or not target
@@ -97,23 +101,23 @@ class Encoder:
             )
 
     def __call__(self, data: pa.RecordBatch | pd.DataFrame, *, predict: bool = False) -> Floats:
-        """The matrix of features; the target may be there or not."""
-        names = _columns_of(data)
-        self.check(names, predict=predict, target=False)
-        with our_words(NOT_ENCODED.format("the rows")):
-            return np.column_stack([_feature(data, names[column.name], column) for column in self.schema.features])
+        """The matrix of features; the target may be absent."""
+        return self._stacked(_feature, data, predict)
 
     def table(self, data: pa.RecordBatch | pd.DataFrame, *, predict: bool = False) -> Floats:
-        """The features as they are, a column each: numbers, and positions among the categories; NaN where one is missing."""
+        """One column for each feature: numbers, or positions among the categories; NaN if missing."""
+        return self._stacked(_cell, data, predict)
+
+    def _stacked(self, part: Callable[[Any, int, Column], Floats], data: Any, predict: bool) -> Floats:
         names = _columns_of(data)
         self.check(names, predict=predict, target=False)
         with our_words(NOT_ENCODED.format("the rows")):
-            return np.column_stack([_cell(data, names[column.name], column) for column in self.schema.features])
+            return np.column_stack([part(data, names[column.name], column) for column in self.schema.features])
 
     def labels(self, data: pa.RecordBatch | pd.DataFrame, *, clamp: bool = True) -> NDArray[Any]:
         """The target: positions in ``classes`` (int64), or numbers (float64), clamped to their bounds.
 
-        Where the schema drops records without a label: ``NO_CODE`` or NaN for them (:func:`labelled`).
+        Records without a label, if the schema drops them, have ``NO_CODE`` or NaN (:func:`labelled`).
         """
         target, names = self._target, _columns_of(data)
         if target.name not in names:
@@ -166,21 +170,15 @@ class Encoder:
 
 
 def labelled(y: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which records have a label, of what :meth:`Encoder.labels` gives."""
+    """Which records have a label, from the result of :meth:`Encoder.labels`."""
     return y != NO_CODE if y.dtype.kind == "i" else ~np.isnan(y)
 
 
 def _comparable(categories: tuple[Scalar, ...]) -> list[Any]:
-    """Categories of one type, so that they have an order; those of several types become texts."""
+    """Categories of one type, which has an order; several types become texts."""
     types = {type(value) for value in categories}
     numbers = types == {int, float} and all(abs(value) < 2**53 for value in categories)  # type: ignore[arg-type]
     return list(categories) if len(types) == 1 or numbers else [key(value) for value in categories]
-
-
-def _feature_names(column: Column) -> list[str]:
-    if column.kind == "number":
-        return [column.name]
-    return [f"{column.name}={value if isinstance(value, str) else key(value)}" for value in column.categories]
 
 
 def _ends(column: Column, end: float | None, of_category: float) -> Floats:
@@ -188,7 +186,7 @@ def _ends(column: Column, end: float | None, of_category: float) -> Floats:
 
 
 def _columns_of(data: Any) -> dict[str, int]:
-    """Where each column is; the names of a DataFrame may be of any type."""
+    """The place of each column; the names of a DataFrame may be of any type."""
     with our_words("a Schema needs a table with names of columns; pass a DataFrame"):
         names = data.schema.names if isinstance(data, pa.RecordBatch) else [str(name) for name in data.columns]
     if len(set(names)) < len(names):
@@ -217,7 +215,7 @@ def _cell(data: Any, place: int, column: Column) -> Floats:
 
 
 def _known_codes(cells: pa.Array, column: Column) -> CodeArray:
-    """Positions among the categories, negative for what is missing and stays so."""
+    """Positions among the categories, negative for missing cells that have no stand-in."""
     codes = codes_of(cells, column)
     if column.unknown == "refuse" and (codes == UNKNOWN).any():
         raise Refusal(

@@ -1,22 +1,38 @@
-"""Schemas to start from: a skeleton from names and types, or one filled from rows that are public."""
+"""Schemas to start from: a skeleton from names and types, or one filled from PUBLIC rows."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..trusted.validate import did_you_mean
 from .cells import cells_of, numbers_of
-from .column_checks import HEAVY, MAX_LISTED_CATEGORIES, SeenColumn
+from .column_checks import Scalar
+from .dates import looks_like_a_time
 from .files import Dialect, Paths, Share, is_number, is_text, open_source, unusable
 from .refusal import Refusal, our_words
-from .schema import Column, Schema
+from .schema import Column, Schema, gaps
+from .values import is_missing_word, key, looks_like_a_date, number_of
 
-MAX_NUMBERED_CLASSES = 20  # whole numbers in a target that are still taken for classes
+MAX_LISTED_CATEGORIES = 200
+MIN_VALUES = 20  # before a column is called an id or constant
+MAX_REMEMBERED_VALUES = 100_000  # different ones, to find repeated values
+SAMPLED_VALUES = 1000  # of a batch, for the median
+HEAVY_TAIL_FACTOR = 20.0  # times the median: the largest value of a heavy tail is beyond
+MIN_CATEGORY_SHARE = 0.002  # of the rows: a smaller category is rare
+AN_ID = 'looks like an id in the public rows, where no value comes twice; set kind = "ignore"'
+A_CONSTANT = 'is constant in the public rows; set kind = "ignore"'
+HEAVY = f'has a heavy tail: scale = log? It reaches beyond {HEAVY_TAIL_FACTOR:g} times its median in the public rows; scale = "log" may suit it'
+A_CODE = 'has few whole numbers: a code?; if they stand for kinds of things, set kind = "category" and categories = {}'
+CODE_COUNT_RANGE = 3, 12  # different whole numbers that may be codes; two are as good as numbers
+MAX_NUMBERED_CLASSES = 20  # whole numbers in a target that are taken for classes
 ONE_VALUE = "is constant in the public rows"
 A_DATE = 'looks like dates; set kind = "number", unit = "years" (or days, ..) and bounds as dates, or kind = "ignore"'
 A_TIME = (
@@ -24,8 +40,111 @@ A_TIME = (
 )
 
 
+@dataclass
+class SeenColumn:
+    """Statistics of one PUBLIC column, in bounded memory: kind, bounds, categories, and whether it is of any use."""
+
+    rows: int = 0
+    missing: int = 0
+    low: float = math.inf
+    high: float = -math.inf
+    numeric: bool = True
+    whole: bool = True
+    boolean: bool = True
+    dates: bool = True
+    times: bool = True
+    keys: Counter[str] = field(default_factory=Counter)  # at most one more than MAX_LISTED_CATEGORIES
+    many: bool = False
+    apart: set[str] | None = field(default_factory=set)  # None: a value occurred twice, or is a fraction
+    sample: list[float] = field(default_factory=list)
+
+    def look(self, cells: pa.Array) -> None:
+        """Take in one batch."""
+        cells = cells.dictionary_decode() if pa.types.is_dictionary(cells.type) else cells
+        values, counts = (pc.value_counts(cells).field(name) for name in ("values", "counts"))
+        several = values.to_numpy(zero_copy_only=False) if pa.types.is_floating(values.type) else values.to_pylist()
+        numbers, times = [], []
+        for value, count in zip(several, counts.to_pylist(), strict=True):
+            self.rows += count
+            if value is None or value != value or (isinstance(value, str) and is_missing_word(value)):
+                self.missing += count
+            else:
+                numbers.append(self._take(value, count))
+                times.append(count)
+        if self.numeric and numbers:
+            every = np.sort(np.repeat(numbers, times))
+            self.sample += every[np.linspace(0, len(every) - 1, min(len(every), SAMPLED_VALUES)).astype(int)].tolist()
+
+    def _take(self, value: Any, count: int) -> float:
+        text = key(value)
+        boolean = text in ("true", "false")
+        number = None if boolean else (number_of(value) if isinstance(value, str) else float(value))
+        self.boolean &= boolean
+        self.numeric &= number is not None
+        self.dates &= isinstance(value, str) and looks_like_a_date(value)
+        self.times &= isinstance(value, str) and looks_like_a_time(value)
+        if number is not None and math.isfinite(number):
+            self.low, self.high = min(self.low, number), max(self.high, number)
+        whole = number is not None and math.isfinite(number) and number == int(number)
+        self.whole &= whole
+        if not self.many or text in self.keys:
+            self.keys[text] += count
+            self.many = len(self.keys) > MAX_LISTED_CATEGORIES
+        if count > 1 or (number is not None and not whole) or (self.apart is not None and text in self.apart):
+            self.apart = None
+        elif self.apart is not None and len(self.apart) < MAX_REMEMBERED_VALUES:
+            self.apart.add(text)
+        return math.nan if number is None else number
+
+    @property
+    def categories(self) -> tuple[Scalar, ...]:
+        """The different values, sorted: as booleans or numbers if all are, otherwise as texts."""
+        if self.boolean:
+            return tuple(text == "true" for text in sorted(self.keys))
+        numbers = [number for text in self.keys if (number := number_of(text)) is not None and key(number) == text]
+        if len(numbers) == len(self.keys) and all(map(math.isfinite, numbers)):
+            return tuple(sorted(numbers))
+        return tuple(sorted(self.keys))  # "01" is a code, not the number 1
+
+    @property
+    def rare(self) -> tuple[Scalar, ...]:
+        """Categories that few rows have, if there are at least two to share a coordinate."""
+        limit = MIN_CATEGORY_SHARE * (self.rows - self.missing)
+        few = tuple(value for value in self.categories if self.keys[key(value)] < limit)
+        return few if len(few) > 1 else ()
+
+    @property
+    def doubt(self) -> str:
+        """Why the column is of no use to a model, in words; empty if it may be."""
+        there = self.rows - self.missing
+        if there < MIN_VALUES:
+            return ""
+        if len(self.keys) == 1 and not self.missing:
+            return A_CONSTANT
+        numbered = self.numeric and self.high - self.low < 2 * there
+        moments = self.dates or self.times
+        return AN_ID if self.apart is not None and not moments and (numbered or not self.numeric) else ""
+
+    @property
+    def code(self) -> str:
+        """That the numbers may be codes of categories, in words; empty if they are not few, or not whole."""
+        fewest, most = CODE_COUNT_RANGE
+        few = self.numeric and self.whole and not self.many and fewest <= len(self.keys) <= most
+        if not few or self.rows - self.missing < MIN_VALUES:
+            return ""
+        return A_CODE.format(f"[{', '.join(key(value) for value in self.categories)}]")
+
+    @property
+    def heavy(self) -> bool:
+        """Whether the largest number is far beyond the median, and all are above 0."""
+        finite = [number for number in self.sample if math.isfinite(number)]
+        if not self.numeric or len(finite) < MIN_VALUES or self.low <= 0:
+            return False
+        return self.high > HEAVY_TAIL_FACTOR * float(np.median(finite))
+
+
 class Tabular(Protocol):
-    """A table that is read a batch at a time: files, or a frame."""
+    """A table that is read in batches: files, or a frame."""
 
     @property
     def columns(self) -> tuple[str, ...]: ...
@@ -38,7 +157,7 @@ class Tabular(Protocol):
 
 
 def skeleton(source: Tabular, target: str | None = None) -> Schema:
-    """Names and, where the files have any, types: nothing else is read, whatever the rows hold."""
+    """Names and, if the files have any, types: no row is read."""
     _known(source, target)
     return Schema(tuple(_from_type(name, source, name == target) for name in source.columns), target)
 
@@ -51,13 +170,13 @@ def fill_from_public(
     separator: str | Dialect | None = None,
     progress: Share | None = None,
 ) -> Schema:
-    """Kinds, bounds and categories as PUBLIC rows have them; what the schema declares already stays.
+    """Kinds, bounds and categories from PUBLIC rows; what the schema declares stays.
 
     Bounds are the smallest and largest value; a constant c gets c - |c|/2 to c + |c|/2 (-1 to 1 for 0), which scales it
-    to 0. Texts with at most 200 different values are categories, sorted, and a value that they do not show
-    counts as missing. A numeric target with at most 20 different whole values is a category. What cannot be told (dates,
-    many texts, no value at all) is left open with a note. Categories that fewer than 0.2 % of the rows have are called
-    rare; an id, a constant and a heavy tail get a note.
+    to 0. Texts with at most 200 different values are categories, sorted; any other value will count as missing. A numeric
+    target with at most 20 different whole values is a category. Columns of unclear kind (dates, many texts, no value at
+    all) are left open with a note. Categories of fewer than 0.2 % of the rows are rare; an id, a constant and a heavy tail
+    get a note.
     """
     return filled_from(open_source(paths, separator=separator), schema, target, progress=progress)
 
@@ -68,11 +187,12 @@ def filled_from(
     """The same from PUBLIC rows of any source."""
     start = skeleton(source, target) if schema is None else _with_target(schema, target)
     _known(source, start.target)
-    missing = [name for name in _others(start) if name not in source.columns]
-    if missing:
+    needed = [column.name for column in start.columns if column.name != start.unit]  # public rows may lack persons
+    if missing := [name for name in needed if name not in source.columns]:
         meant = did_you_mean(missing[0], source.columns)
         raise Refusal(f"{source.where}: lacks the column {missing[0]!r} that the schema names{meant}")
-    seen = _look(source, [column for column in start.columns if _is_open(column)], progress)
+    incomplete = {gap.column for gap in gaps(start)}
+    seen = _look(source, [column for column in start.columns if column.name in incomplete], progress)
     columns = [
         _filled(column, seen[column.name], column.name == start.target) if column.name in seen else column
         for column in start.columns
@@ -81,7 +201,7 @@ def filled_from(
 
 
 def with_dates(schema: Schema, paths: Paths, separator: str | Dialect | None = None) -> Schema:
-    """A schema from PUBLIC rows in which columns that look like dates or times are numbers of years or hours."""
+    """The schema, with columns that look like dates or times as numbers of years or hours, with bounds from PUBLIC rows."""
     dated = {}
     for column in schema.columns:
         time = column.note == A_TIME or "is a time" in column.note
@@ -94,7 +214,7 @@ def with_dates(schema: Schema, paths: Paths, separator: str | Dialect | None = N
 
 
 def public_doubts(schema: Schema, paths: Paths, *, separator: str | Dialect | None = None) -> dict[str, str]:
-    """What PUBLIC rows say against features: an id or a constant tells a model nothing about others."""
+    """Features that are of no use according to PUBLIC rows, e.g. ids and constants, and why."""
     source = open_source(paths, separator=separator)
     seen = _look(source, [column for column in schema.features if column.name in source.columns])
     return {name: found.doubt for name, found in seen.items() if found.doubt}
@@ -105,7 +225,7 @@ def _look(source: Tabular, columns: Sequence[Column], progress: Share | None = N
     seen = {column.name: SeenColumn() for column in wanted}
     for batch in source.batches([column.name for column in wanted], progress=progress) if wanted else ():
         for place, column in enumerate(wanted):
-            # may be a private label
+            # a label may be private
             with our_words(f"column {column.name!r} cannot be read; write numbers or texts in it"):
                 cells = cells_of(batch, place, column)
                 seen[column.name].look(pa.array(numbers_of(cells, column)) if column.unit else cells)
@@ -156,7 +276,7 @@ def _with_bounds(column: Column, seen: SeenColumn, target: bool) -> Column:
 
 
 def _from_type(name: str, source: Tabular, target: bool) -> Column:
-    """What the type of a column says, in the files that have types."""
+    """A column as its type declares it, in files that have types."""
     if trouble := _unusable(source, name):
         return Column(name, note=trouble)
     types = source.types(name)
@@ -173,25 +293,12 @@ def _unusable(source: Tabular, name: str, *, dated: bool = False) -> str | None:
     return next((trouble for kind in known if (trouble := unusable(kind, dated=dated))), None)
 
 
-def _is_open(column: Column) -> bool:
-    return (
-        column.kind == ""
-        or (column.kind == "number" and (column.low is None or column.high is None))
-        or (column.kind == "category" and not column.categories)
-    )
-
-
 def _with_target(schema: Schema, target: str | None) -> Schema:
     if target is None or target == schema.target:
         return schema
     if schema.target is not None:
         raise Refusal(f"target is {target!r} but the schema says {schema.target!r}; name one of them")
     return replace(schema, target=target)
-
-
-def _others(schema: Schema) -> list[str]:
-    """The columns but the one that says whose row it is, which public rows need not say."""
-    return [column.name for column in schema.columns if column.name != schema.unit]
 
 
 def _known(source: Tabular, target: str | None) -> None:
@@ -201,17 +308,15 @@ def _known(source: Tabular, target: str | None) -> None:
 
 
 def same_names(schema: Schema, source: Tabular) -> list[str]:
-    """What is wrong between the columns of files and those of a schema: names and types only."""
-    needed = [column.name for column in schema.columns if column.kind != "ignore" or column.name == schema.unit]
-    strangers = [name for name in source.columns if name not in schema]
-    lacking = [name for name in needed if name not in source.columns]
-    wrong = [f"the files lack the column {name!r}{did_you_mean(name, strangers)}" for name in lacking]
-    wrong += [
-        f'the files have the column {name!r} that the schema does not name; add it with kind = "ignore"'
-        for name in strangers
-    ]
-    there: Sequence[str] = [name for name in needed if name in source.columns]
-    dated = {column.name for column in schema.columns if column.unit}
-    return wrong + [
-        f"column {name!r} {trouble}" for name in there if (trouble := _unusable(source, name, dated=name in dated))
-    ]
+    """How names and types of the columns of files differ from those of a schema."""
+    extra = [name for name in source.columns if name not in schema]
+    needed = [column for column in schema.columns if column.kind != "ignore" or column.name == schema.unit]
+    lacking = [column.name for column in needed if column.name not in source.columns]
+    wrong = [f"the files lack the column {name!r}{did_you_mean(name, extra)}" for name in lacking]
+    for name in extra:
+        wrong.append(f'the files have the column {name!r} that the schema does not name; add it with kind = "ignore"')
+    for column in needed:
+        there = column.name in source.columns
+        if there and (trouble := _unusable(source, column.name, dated=bool(column.unit))):
+            wrong.append(f"column {column.name!r} {trouble}")
+    return wrong

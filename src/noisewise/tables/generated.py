@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Dataset:
-    """A table with its label and the bounds that its holder would declare."""
+    """A table with its labels and the bounds that a data holder would declare."""
 
     name: str
     X: pd.DataFrame
@@ -53,7 +53,7 @@ def census(rows: int, *, seed: int = 0) -> Dataset:
 
 
 def people(rows: int, *, seed: int = 0) -> pd.DataFrame:
-    """A part of the census as a file has it, with words: what the guide for analysts works on.
+    """Part of the census with words for numbers, as in the files of the guide for analysts.
 
     >>> list(people(2).columns)
     ['age', 'schooling', 'hours', 'children', 'married', 'sector', 'income']
@@ -68,7 +68,7 @@ def people(rows: int, *, seed: int = 0) -> pd.DataFrame:
 def measurements(rows: int, *, seed: int = 0, slack: float = 3.0) -> Dataset:
     """Ten heavy-tailed columns and a label that depends on them nonlinearly; bounds are ``slack`` times as wide as needed.
 
-    Most values lie in a small part of their range, so rows are nearly alike: what tells them apart is short.
+    Most values lie in a small part of their range, so that scaled rows differ little.
 
     >>> table = measurements(1000)
     >>> table.X.shape, 0.4 < float(table.y.mean()) < 0.6

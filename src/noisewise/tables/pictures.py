@@ -2,9 +2,8 @@
 
     picture -> slopes at every pixel -> in each cell, how much slope there is in each direction -> square root
 
-Every picture is turned by itself, so the features may be computed before anything is private or public; nothing is
-learned. Under a tight budget such features are worth more than a better optimiser: a linear model on them needs fewer
-and clearer directions than one on pixels.
+The features of a picture depend on nothing else, so they cost no privacy. Under a tight budget they are worth more than a
+better optimiser: a linear model on them needs fewer and clearer directions than one on pixels.
 
 Dalal & Triggs 2005, Histograms of oriented gradients for human detection; Tramer & Boneh 2021, Differentially private
 learning needs better features (or much more data).
@@ -24,18 +23,18 @@ from .checks import NOT_ROWS
 from .refusal import Refusal, our_words
 
 PICTURES_PER_CHUNK = 2000  # to keep memory low
-ENTRY_MULTIPLE = 64  # entries that a processor handles at once, and more
+ENTRY_MULTIPLE = 64  # more than a processor handles at once
 MAX_PIXEL = 1e6
-WIDER = 1.75  # how wide the second cells of a stack are
+WIDE_CELL_FACTOR = 1.75  # of the second histogram of a stack
 
 
 class OrientedGradients(TransformerMixin, BaseEstimator):
     """Rows of pixels to histograms of oriented gradients; a scikit-learn transformer that learns nothing.
 
-    ``shape``: height and width of a picture, and channels if it has colours: (height, width, channels), as numpy reads
-    such pictures; at each pixel the channel with the steepest slope counts. ``cell``: pixels along the side of a cell.
-    ``directions``: of a histogram. ``stacked``: three histograms side by side, of cells, of cells 7/4 as wide, and of
-    cells moved by half a cell down and right: an edge that moves across the side of one cell stays inside another.
+    ``shape``: height and width, and channels if there are colours; at each pixel the channel with the steepest slope counts.
+    ``cell``: pixels along the side of a cell. ``directions``: of a histogram. ``stacked``: three histograms side by side, of
+    cells, of cells 7/4 as wide, and of cells moved by half a cell down and right: an edge that moves out of one cell stays
+    inside another.
 
     >>> pictures = np.zeros((2, 64)); pictures[0, 32:] = 1.0
     >>> OrientedGradients((8, 8)).fit_transform(pictures).shape
@@ -53,14 +52,14 @@ class OrientedGradients(TransformerMixin, BaseEstimator):
         self.stacked = stacked
 
     def fit(self, X: Any, y: Any = None) -> OrientedGradients:
-        """Nothing is learned; the settings are checked."""
+        """Check the settings; nothing is learned."""
         self._checked_shape()
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:
         """A row of ``directions`` numbers for each cell, cells row by row.
 
-        A pixel that is not a number counts as 0, an infinite or huge one as a million: no picture may raise or warn.
+        NaN counts as 0, infinite and huge pixels as a million, so that no picture raises or warns.
         """
         shape = self._checked_shape()
         pixels = math.prod(shape)
@@ -96,7 +95,11 @@ class OrientedGradients(TransformerMixin, BaseEstimator):
         half = self.cell // 2
         tall, wide = (max((side - half) // self.cell, 1) * self.cell for side in slopes.shape[1:3])
         moved = slopes[:, half : half + tall, half : half + wide]
-        parts = _in_cells(slopes, self.cell), _in_cells(slopes, round(WIDER * self.cell)), _in_cells(moved, self.cell)
+        parts = (
+            _in_cells(slopes, self.cell),
+            _in_cells(slopes, round(WIDE_CELL_FACTOR * self.cell)),
+            _in_cells(moved, self.cell),
+        )
         return np.concatenate(parts, axis=1)
 
     def _slopes(self, pictures: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -118,20 +121,20 @@ class OrientedGradients(TransformerMixin, BaseEstimator):
 
 
 def _in_cells(slopes: NDArray[np.float32], cell: int) -> NDArray[np.float32]:
-    """The square root of the sum of slopes over each cell; cells at the edge are filled up with nothing."""
+    """The square root of the sum of slopes over each cell; cells at the edge are padded with zeros."""
     many, height, width, directions = slopes.shape
     tall, wide = -(-height // cell), -(-width // cell)
     edges = ((0, 0), (0, tall * cell - height), (0, wide * cell - width), (0, 0))
     cells = np.pad(slopes, edges).reshape(many, tall, cell, wide, cell, directions)
     total = np.zeros((many, tall, wide, directions), np.float32)
-    for i in range(cell):  # one pixel of all cells after the other, so that a picture's sums are its own
+    for i in range(cell):  # in a fixed order, so that the sums of a picture do not depend on the others
         for j in range(cell):
             total += cells[:, :, i, :, j]
     return np.sqrt(total).reshape(many, tall * wide * directions)
 
 
 def _in_whole_lanes(function: Any, a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
-    """An elementwise function of two arrays, padded: the last few entries of an array may take another routine."""
+    """An elementwise function of padded arrays: the last entries of an array may be rounded differently."""
     size = -(-a.size // ENTRY_MULTIPLE) * ENTRY_MULTIPLE
     padded = np.ones((2, size), np.float32)
     padded[0, : a.size], padded[1, : a.size] = a.ravel(), b.ravel()

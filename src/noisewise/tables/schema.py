@@ -27,12 +27,11 @@ SAY = "pass (low, high) for a number, a list of all values for a category, or 'i
 
 @dataclass(frozen=True)
 class Column:
-    """One column: ``kind`` is "number", "category", "ignore" or, while nobody has said, empty.
+    """One column: ``kind`` is "number", "category", "ignore" or, while it is open, empty.
 
-    ``scale`` ("linear" or "log") says how a number is spread between its bounds, ``knots`` where its effect may bend;
-    ``rare`` names categories that share one coordinate. ``unit`` ("years", "days", "hours", ..) makes numbers of dates and
-    times, counted from ``since``; bounds may then be dates. ``note`` is a comment for whoever fills the schema in; it is
-    written, never read back.
+    ``scale`` ("linear" or "log"): how a number is spread between its bounds; ``knots``: where its effect may bend; ``rare``:
+    categories that share one coordinate. ``unit`` ("years", "days", "hours", ..) makes numbers of dates and times, counted
+    from ``since``; bounds may then be dates. ``note`` is a comment in the schema file, which is never read back.
 
     >>> born = Column("born", "number", "1920-01-01", "2010-01-01", unit="years")
     >>> born.low, born.high
@@ -60,9 +59,9 @@ class Column:
             if isinstance(several, str) or not isinstance(several, Iterable):
                 raise ValueError(f"column {self.name!r}: categories, knots and rare are lists")
         object.__setattr__(self, "since", since_from(self.name, self.unit, self.since))
-        object.__setattr__(self, "rare", tuple(plain_value(self.name, value) for value in self.rare))
         object.__setattr__(self, "knots", tuple(number_from(self.name, "knots", value) for value in self.knots))
-        object.__setattr__(self, "categories", tuple(plain_value(self.name, value) for value in self.categories))
+        for name in ("rare", "categories"):
+            object.__setattr__(self, name, tuple(plain_value(self.name, value) for value in getattr(self, name)))
         for end in ("low", "high"):
             if getattr(self, end) is not None:
                 object.__setattr__(self, end, end_from(self, end))
@@ -70,18 +69,18 @@ class Column:
 
     @property
     def middle(self) -> float:
-        """What a missing number becomes when nothing else is declared."""
+        """The stand-in for a missing number, unless ``missing`` is declared."""
         assert self.low is not None and self.high is not None
         return self.low + (self.high - self.low) / 2
 
 
 @dataclass(frozen=True, init=False)
 class Schema:
-    """The columns in the order of the file, and which of them is to be predicted (None while nobody has said).
+    """The columns in the order of the file, and which of them is to be predicted (None while that is open).
 
-    ``columns``: a :class:`Column` each, or what :func:`declared` takes by name, here or as keywords.
-    ``unit``: the column that says whose row it is, if a person may have several; at most ``rows_per_unit`` of a person's
-    rows count. It is ignored as a feature, and need not be among the columns.
+    ``columns``: :class:`Column` objects, or what :func:`declared` takes by name, here or as keywords.
+    ``unit``: the column that identifies persons, if a person may have several rows; at most ``rows_per_unit`` rows of a
+    person count. It is no feature, and need not be among the columns.
     ``target_missing``: "refuse" a record without a label, or "drop" it: it keeps its place and counts for nothing.
 
     >>> schema = Schema(age=(17, 90), job=["clerk", "farmer"], name="ignore", target="job")
@@ -108,15 +107,16 @@ class Schema:
         if strange := [one for one in given if not isinstance(one, Column)]:
             raise ValueError(f"columns holds {type(strange[0]).__name__}; pass Column objects, or {{name: what it is}}")
         object.__setattr__(self, "columns", (*given, *(declared(*item) for item in named.items())))
-        for name, value in (("target", target), ("unit", unit), ("rows_per_unit", rows_per_unit)):
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "target", target)
+        object.__setattr__(self, "unit", unit)
+        object.__setattr__(self, "rows_per_unit", rows_per_unit)
         object.__setattr__(self, "target_missing", target_missing)
         self._check()
 
     def _check(self) -> None:
         names = Counter(column.name for column in self.columns)
         if repeated := [name for name, times in names.items() if times > 1]:
-            raise ValueError(f"column {repeated[0]!r} is there twice; name every column once")
+            raise ValueError(f"column {repeated[0]!r} is listed twice; name every column once")
         one_of(TARGET_MISSING, target_missing=self.target_missing)
         self._check_unit()
         if self.target is None:
@@ -139,10 +139,10 @@ class Schema:
 
     @classmethod
     def from_frame(cls, frame: pd.DataFrame, target: str | None = None) -> Schema:
-        """What a PUBLIC table shows: kinds, bounds and categories as its rows have them. Never pass private rows.
+        """Kinds, bounds and categories from the rows of a PUBLIC table. Never pass private rows.
 
-        Columns of the type ``category`` have all categories of their type, seen or not. Ids, heavy tails and whole
-        numbers that may be codes get a note (:attr:`Column.note`).
+        Columns of the type ``category`` get all categories of their type. Ids, heavy tails and whole numbers that may be
+        codes get a note (:attr:`Column.note`).
         """
         from .frames import fill_from_frame
 
@@ -164,12 +164,12 @@ class Schema:
 
     @property
     def protects(self) -> Unit:
-        """A record, or a person of whom so many rows count."""
+        """A record, or a person of whom ``rows_per_unit`` rows count."""
         return Unit(self.rows_per_unit)
 
     @property
     def persons(self) -> PersonColumn | None:
-        """Whose rows these are, where what is protected is a person."""
+        """The column of persons, if persons are protected."""
         return persons_of(self.unit, self.rows_per_unit)
 
     def __getitem__(self, name: str) -> Column:
@@ -195,7 +195,7 @@ class Schema:
         return tuple(column if old.name == column.name else old for old in self.columns)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON; what is not declared is left out."""
+        """As plain data for JSON, without what is not declared."""
         return {
             "format": FORMAT,
             "target": self.target,
@@ -218,7 +218,7 @@ class Schema:
         )
 
     def to_toml(self, *, top: Sequence[str] = ()) -> str:
-        """As the text of a schema file, with comments where something is still to be filled in; ``top``: more of them."""
+        """The text of a schema file, with comments on what is still to be filled in, after those of ``top``."""
         lines = [f"# {one_line(text)}" for text in top]
         lines.append(f"format = {text_of(FORMAT)}")
         todo = "" if self.target is not None else "  # the column to predict"
@@ -235,7 +235,7 @@ class Schema:
 
 @dataclass(frozen=True)
 class Gap:
-    """Something that a schema does not say yet: ``what`` is kind, bounds, categories, target, columns or features."""
+    """Something that a schema lacks: ``what`` is kind, bounds, categories, target, columns or features."""
 
     what: str
     column: str | None = None
@@ -255,7 +255,7 @@ _GAPS = {
 
 
 def gaps(schema: Schema) -> list[Gap]:
-    """What is still missing before a model can be trained; empty when the schema is complete."""
+    """What a schema lacks before a model can be trained; empty when it is complete."""
     missing = [Gap("target")] if schema.target is None else []
     if not schema.columns:
         return [*missing, Gap("columns")]
@@ -304,7 +304,7 @@ def _made(data: Mapping[str, Any], columns: list[tuple[Any, Any]]) -> Schema:
 
 
 def declared(name: Any, what: Any) -> Column:
-    """A column from what is said of it in short.
+    """A column from a short declaration.
 
     >>> declared("age", (17, 90)).kind, declared("job", ["clerk", "farmer"]).kind, declared("id", "ignore").kind
     ('number', 'category', 'ignore')
@@ -325,7 +325,7 @@ def declared(name: Any, what: Any) -> Column:
         if len(what) != 2:
             raise ValueError(f"column {name!r} has a tuple of {len(what)}; {SAY}")
         return Column(name, "number", *what)
-    values = getattr(what, "categories", what)  # of a type of pandas
+    values = getattr(what, "categories", what)  # of a pandas dtype
     try:
         return Column(name, "category", categories=tuple(sorted(values) if isinstance(values, set) else values))
     except TypeError:
@@ -337,28 +337,14 @@ def _column(name: Any, fields: Any) -> Column:
         raise ValueError("the name of a column must be a text")
     who = f"column {name!r}"
     _keys(who, fields, FIELDS)
-    kind, unknown, categories = fields.get("kind", ""), fields.get("unknown", "refuse"), fields.get("categories", [])
-    if not isinstance(kind, str):
+    if not isinstance(fields.get("kind", ""), str):
         raise ValueError(f"{who}: kind must be a text, one of {', '.join(KINDS)}")
-    if not isinstance(categories, list | tuple):
+    if not isinstance(fields.get("categories", []), list | tuple):
         raise ValueError(f'{who}: categories must be a list, e.g. ["no", "yes"]')
-    knots, rare = (fields.get(name, []) for name in ("knots", "rare"))
-    if not isinstance(knots, list | tuple) or not isinstance(rare, list | tuple):
+    if not all(isinstance(fields.get(key, []), list | tuple) for key in ("knots", "rare")):
         raise ValueError(f"{who}: knots and rare must be lists")
-    return Column(
-        name,
-        kind,
-        fields.get("low"),
-        fields.get("high"),
-        tuple(categories),
-        fields.get("missing"),
-        unknown,
-        scale=fields.get("scale", "linear"),
-        knots=tuple(knots),
-        rare=tuple(rare),
-        unit=fields.get("unit", ""),
-        since=fields.get("since", ""),
-    )
+    given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}
+    return Column(name, **given)
 
 
 def _keys(who: str, data: Any, allowed: set[str]) -> None:
@@ -370,11 +356,10 @@ def _keys(who: str, data: Any, allowed: set[str]) -> None:
 
 
 def _declared(column: Column) -> dict[str, Any]:
-    fields: dict[str, Any] = {"kind": column.kind}
-    fields |= {end: getattr(column, end) for end in ("low", "high") if getattr(column, end) is not None}
-    fields |= {"categories": list(column.categories)} if column.categories else {}
-    fields |= {"missing": column.missing} if column.missing is not None else {}
-    fields |= {"unknown": column.unknown} if column.unknown != "refuse" else {}
-    fields |= {"scale": column.scale} if column.scale != "linear" else {}
-    fields |= {name: getattr(column, name) for name in ("unit", "since") if getattr(column, name)}
-    return fields | {name: list(getattr(column, name)) for name in ("knots", "rare") if getattr(column, name)}
+    """What a column declares, without defaults."""
+    found: dict[str, Any] = {"kind": column.kind}
+    for name in ("low", "high", "categories", "missing", "unknown", "scale", "unit", "since", "knots", "rare"):
+        value = getattr(column, name)
+        if value != Column.__dataclass_fields__[name].default:
+            found[name] = list(value) if isinstance(value, tuple) else value
+    return found

@@ -1,6 +1,6 @@
 """Questions that make a schema, a column at a time: guesses come from public rows, documents, types and names.
 
-Who asks and who answers is somebody else's: ``ask`` shows a question and gives back a line, ``say`` shows a line.
+``ask`` shows a question and returns a line; ``say`` shows a line.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 from ..trusted.validate import did_you_mean
 from .codebook import EQUALS, by_name, codes_in, kind_of, pair_in, target_among, value_of
-from .column_checks import A_CONSTANT, AN_ID
 from .dates import UNITS, in_unit
+from .fill import A_CONSTANT, AN_ID
 from .schema import Column, Schema, declared
 from .schema_text import text_of
 
@@ -21,7 +21,7 @@ Ask = Callable[[str], str]
 Say = Callable[[str], None]
 KINDS = ("number", "category", "date", "ignore")
 SHORT = {kind[0]: kind for kind in KINDS}
-SAID_KIND = re.compile(r"^(number|category|date)\s+(?=\S)", re.IGNORECASE)  # as guesses are shown: number 0 to 120
+KIND_FIRST = re.compile(r"^(number|category|date)\s+(?=\S)", re.IGNORECASE)  # as guesses are shown: number 0 to 120
 HELP = """  number    a quantity: you will be asked for the lowest and the highest value there can be
   category  one of a few values: you will be asked for all of them
   date      a date or a time, which becomes a number of years, days or hours
@@ -30,15 +30,15 @@ HELP = """  number    a quantity: you will be asked for the lowest and the highe
   back      to the column before;  rest  takes the guesses for all others;  stop  leaves the others open"""
 BOUNDS = "  What such values can be, not what they are in your file: nobody is 200 years old. Tighter bounds mean less noise."
 VALUES = "  Every value that can occur. Paste a list: with commas, or one a line (1 = clerk); an empty line ends it."
-SPREAD = 1000.0  # times the lowest: bounds so far apart that a log scale is asked about
+MIN_LOG_RATIO = 1000.0  # of the bounds: a log scale is offered
 
 
 class Back(Exception):
-    """The column before, please."""
+    """Go back to the column before."""
 
 
 class Rest(Exception):
-    """No more questions; ``guesses``: those of the other columns are taken."""
+    """Ask no more questions; ``guesses``: take the guesses for the other columns."""
 
     def __init__(self, guesses: bool) -> None:
         self.guesses = guesses
@@ -46,7 +46,7 @@ class Rest(Exception):
 
 @dataclass
 class Wizard:
-    """Asks about columns; ``columns`` are what is known of them so far, with notes, and ``target`` if that is known."""
+    """Asks about columns; ``columns`` and ``target`` are what is known so far."""
 
     columns: tuple[Column, ...]
     target: str | None
@@ -77,9 +77,6 @@ class Wizard:
             if not rest.guesses:
                 left = tuple(guessed(one, True) if one.name == self.target else one for one in known)
             self._made |= {one.name: one for one in left[place:]}
-        return self._schema()
-
-    def _schema(self) -> Schema:
         columns = tuple(self._made[column.name] for column in self.columns)
         return Schema(columns, self.target, target_missing=self.target_missing)
 
@@ -115,13 +112,16 @@ class Wizard:
         if kind == "ignore":
             return replace(plain, kind="ignore")
         if kind == "category":
-            return self._category(guess if guess.kind == "category" else replace(plain, categories=_codes_noted(guess)))
+            noted = re.search(r"categories = \[(.*)\]$", guess.note)  # whole numbers that may be codes
+            codes = codes_in(noted[1])[0] if noted else ()
+            return self._category(guess if guess.kind == "category" else replace(plain, categories=codes))
         if kind == "date":
             return self._date(guess if guess.unit else plain)
-        return self._number(guess if guess.kind == "number" and not guess.unit else plain)
+        number = replace(guess if guess.kind == "number" and not guess.unit else plain, kind="number")
+        return self._spread(self._bounds(number, "lowest and highest value there can be"))
 
     def _shown(self, guess: Column) -> str:
-        """A guess that is complete, in one line, to be taken with Enter; nothing if it is not."""
+        """A complete guess in one line, which Enter takes; empty if it is incomplete."""
         if guess.kind == "number" and guess.low is not None and guess.high is not None:
             unit = f"date, in {guess.unit}" if guess.unit else "number"
             return f"{unit} {guess.low:.10g} to {guess.high:.10g}{', log' * (guess.scale == 'log')}"
@@ -130,31 +130,24 @@ class Wizard:
         return "ignore" if guess.kind == "ignore" else ""
 
     def _at_once(self, guess: Column, answer: str) -> Column | None:
-        """A number with its bounds, or a category with its values, said in one line; None for anything else."""
+        """A number with its bounds, or a category with its values, from one line; None for anything else."""
         if answer.lower() in SHORT or not answer:
             return None
-        answer = SAID_KIND.sub("", answer)
+        answer = KIND_FIRST.sub("", answer)
         pair = pair_in(answer)
         if pair is not None and all(in_unit(end, "seconds", "") is not None for end in pair):
             unit = guess.unit or ("hours" if ":" in pair[0][:3] else "years")
             return _bounded(Column(guess.name, "number", unit=unit, note=_label(guess)), pair)
         if pair is not None and all(end[:1] in "+-.0123456789" for end in pair) and not guess.unit:
-            plain = Column(guess.name, "number", note=_label(guess))
-            return self._spread(_bounded(plain, pair))
+            return self._spread(_bounded(Column(guess.name, "number", note=_label(guess)), pair))
         if any(sign in answer for sign in ",;|") or EQUALS.search(answer):
             return self._listed(guess, answer)
         return None
 
-    def _number(self, guess: Column) -> Column:
-        return self._spread(
-            self._bounds(replace(guess, kind="number"), "lowest and highest value there can be", BOUNDS)
-        )
-
-    def _bounds(self, column: Column, words: str, help_text: str) -> Column:
+    def _bounds(self, column: Column, words: str) -> Column:
         known = column.low is not None and column.high is not None
-        answer = self._command(
-            f"  {words}? {_bracket(f'{column.low:.10g} {column.high:.10g}' if known else '')}", help_text
-        )
+        shown = f"{column.low:.10g} {column.high:.10g}" if known else ""
+        answer = self._command(f"  {words}? {_bracket(shown)}", BOUNDS)
         if not answer:
             if not known:
                 self.say("  Left open: fill it in later, or buy it with a part of epsilon (--bounds-epsilon).")
@@ -166,19 +159,18 @@ class Wizard:
 
     def _spread(self, column: Column) -> Column:
         low, high = column.low, column.high
-        if column.unit or low is None or high is None or low <= 0 or high < SPREAD * low:
+        if column.unit or low is None or high is None or low <= 0 or high < MIN_LOG_RATIO * low:
             return replace(column, scale="linear")
         guess = "log" if "heavy tail" in column.note or column.scale == "log" else "linear"
         question = f"  spread evenly (linear), or over powers of ten as money is (log)? [{guess}] "
         return replace(column, scale=self._choice(question, ("linear", "log"), guess))
 
     def _date(self, guess: Column) -> Column:
-        unit = self._choice(
-            f"  in which unit? {', '.join(UNITS)} [{guess.unit or 'years'}] ", UNITS, guess.unit or "years"
-        )
+        usual = guess.unit or "years"
+        unit = self._choice(f"  in which unit? {', '.join(UNITS)} [{usual}] ", UNITS, usual)
         ends = (guess.low, guess.high) if unit == guess.unit else (None, None)
         dated = Column(guess.name, "number", *ends, unit=unit, note=_label(guess))
-        return self._bounds(dated, "earliest and latest, as 1920-01-01 2030-12-31 or 08:00 20:00", BOUNDS)
+        return self._bounds(dated, "earliest and latest, as 1920-01-01 2030-12-31 or 08:00 20:00")
 
     def _category(self, guess: Column) -> Column:
         shown = _few(guess.categories) if guess.categories else ""
@@ -190,7 +182,7 @@ class Wizard:
         return self._listed(guess, answer)
 
     def _listed(self, guess: Column, answer: str) -> Column:
-        """A category with the values of a list that begins with this line."""
+        """A category with the values of a list that begins with ``answer``."""
         lines = [answer]
         several = any(sign in answer for sign in ",;|") and not EQUALS.search(answer.split(",")[0])
         while not several and (line := self.ask("  next (Enter ends the list): ")).strip():
@@ -207,7 +199,7 @@ class Wizard:
             self.say(f"  Answer one of {', '.join(choices)}{did_you_mean(answer, choices)}.")
 
     def _command(self, question: str, help_text: str = HELP) -> str:
-        """An answer; words that are commands are obeyed."""
+        """An answer that is not a command."""
         while True:
             answer = self.ask(question).strip()
             if answer == "?":
@@ -230,7 +222,7 @@ def asked_target(columns: tuple[Column, ...], known: str | None, ask: Ask, say: 
 
 
 def guessed(column: Column, target: bool) -> Column:
-    """The guess for a column: an id or a constant is left out, a target is not, and takes no values but its own."""
+    """The guess for a column: ids and constants are ignored, but never the target, which takes only known values."""
     guess = by_name(column)
     if target:
         kind = column.kind if guess.kind == "ignore" else guess.kind
@@ -240,33 +232,29 @@ def guessed(column: Column, target: bool) -> Column:
 
 
 def answered(columns: tuple[Column, ...], target: str | None, answers: Mapping[str, Any]) -> Schema:
-    """The schema of a file of answers, guesses where it says nothing: ``target``, ``target_missing``, ``columns``."""
+    """The schema of a file of answers (``target``, ``target_missing``, ``columns``), with guesses for the rest."""
     strange = [name for name in answers if name not in ("target", "target_missing", "public", "columns")]
-    said = answers.get("columns", {})
+    given = answers.get("columns", {})
     names = [column.name for column in columns]
-    if strange or not isinstance(said, Mapping):
+    if strange or not isinstance(given, Mapping):
         raise ValueError("the answers may have target, target_missing, public and tables [columns.NAME]")
-    if unknown := [name for name in said if name not in names]:
-        raise ValueError(
-            f"the answers name the column {unknown[0]!r}, which is not there{did_you_mean(unknown[0], names)}"
-        )
+    if unknown := [name for name in given if name not in names]:
+        meant = did_you_mean(unknown[0], names)
+        raise ValueError(f"the answers name the column {unknown[0]!r}, which is not there{meant}")
     chosen = answers.get("target") or target or target_among(columns)
     guesses = {column.name: guessed(column, column.name == chosen) for column in columns}
-    made = {name: _overruled(guesses[name], said.get(name)) for name in names}
+    made = {name: _overruled(guesses[name], given.get(name)) for name in names}
     return Schema(tuple(made.values()), chosen, target_missing=answers.get("target_missing", "refuse"))
 
 
-def _overruled(guess: Column, said: Any) -> Column:
-    """A guess with what is answered: all of it anew where the answer names another kind."""
-    if said is None:
+def _overruled(guess: Column, answer: Any) -> Column:
+    """A guess with the fields of an answer; an answer of another kind replaces it."""
+    if answer is None:
         return guess
-    if not isinstance(said, Mapping) or said.get("kind", guess.kind) != guess.kind:
-        return replace(declared(guess.name, said), note=_label(guess))
-    return replace(declared(guess.name, {**_fields(guess), **said}), note=_label(guess))
-
-
-def _fields(column: Column) -> dict[str, Any]:
-    return {name: value for name, value in Schema((column,)).to_dict()["columns"][0].items() if name != "name"}
+    if isinstance(answer, Mapping) and answer.get("kind", guess.kind) == guess.kind:
+        known = Schema((guess,)).to_dict()["columns"][0]
+        answer = {**{name: value for name, value in known.items() if name != "name"}, **answer}
+    return replace(declared(guess.name, answer), note=_label(guess))
 
 
 def _bounded(column: Column, pair: tuple[str, str]) -> Column:
@@ -279,14 +267,8 @@ def _a_verb(note: str) -> bool:
 
 
 def _label(column: Column) -> str:
-    """A document's words stay as a comment; what was noted about a guess does not."""
+    """The words of a document, which stay as a comment; notes on a guess do not."""
     return "" if _a_verb(column.note) else column.note
-
-
-def _codes_noted(column: Column) -> tuple[Any, ...]:
-    """The whole numbers that may be codes, as the note of a number says."""
-    found = re.search(r"categories = \[(.*)\]$", column.note)
-    return codes_in(found[1])[0] if found else ()
 
 
 def _bracket(guess: str) -> str:
@@ -294,9 +276,11 @@ def _bracket(guess: str) -> str:
 
 
 def _few(values: tuple[Any, ...]) -> str:
-    shown = ", ".join(value if isinstance(value, str) and "," not in value else _written(value) for value in values[:8])
+    shown = ", ".join(_written(value) for value in values[:8])
     return shown if len(values) <= 8 else f"{shown}, .. {len(values)} values"
 
 
 def _written(value: Any) -> str:
-    return text_of(value) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, str):
+        return text_of(value) if "," in value else value
+    return str(value).lower() if isinstance(value, bool) else str(value)

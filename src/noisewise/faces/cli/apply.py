@@ -1,4 +1,4 @@
-"""``noisewise predict`` and ``noisewise evaluate``: using a run folder."""
+"""``noisewise predict``, ``noisewise evaluate`` and ``noisewise effects``: using a run folder."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from .main import Decimal, JsonFlag, app, dialect, errors, print_json, say
+from .common import note, refuse_existing, write
+from .main import Decimal, JsonFlag, app, dialect, print_json, say
+from .options import Separator
 from .paying import DatasetName, LedgerUrl, payment_of
 from .processes import RayAddress, RayWorkers, RecordsOption, holders, refuse_records
 from .request import places
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
     from ...accounts import Budget
     from ...accounts.account import Account
-    from ...accounts.ledger.receipt import Payment
     from ...accounts.purse import Purse
     from ...evidence.metrics import Quality
     from ...remote.processes import Lead
@@ -36,18 +37,20 @@ if TYPE_CHECKING:
 
 MAX_CLASS_LETTERS = 60  # of all class names that a table shows side by side
 MAX_SCORE_DELTA = 1e-4  # that a run folder may choose for a score
+TableOut = Annotated[
+    Path | None, typer.Option(help="File to write, .csv or .parquet.", show_default="standard output, as CSV")
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the file.")]
 
 
 @app.command()
 def predict(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     data: Annotated[list[str], typer.Argument(metavar="DATA", help="CSV or Parquet files with the features.")],
-    out: Annotated[
-        Path | None, typer.Option(help="File to write, .csv or .parquet.", show_default="standard output, as CSV")
-    ] = None,
-    separator: Annotated[str | None, typer.Option(help="Separator of a CSV.", show_default="comma")] = None,
+    out: TableOut = None,
+    separator: Separator = None,
     decimal: Decimal = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    force: Force = False,
     json_output: JsonFlag = False,
 ) -> None:
     """Predict the target of new rows: one line each, with probabilities where the loss has them.
@@ -60,26 +63,25 @@ def predict(
     from ...evidence import runs
     from ...tables.rows import read_rows
 
-    vacant_file(out, force=force)
+    _refuse_file(out, force=force)
     fitted = runs.load(run)
     rows = read_rows(data, _encoder(fitted, run), fitted.scaling, separator=dialect(separator, decimal), predict=True)
     table = _predictions(fitted, rows.X)
     if out is not None:
-        write_table(table, out)
-        errors.print(f"Written to {out}: {len(table):,} predictions", highlight=False, markup=False, soft_wrap=True)
+        _write_table(table, out, f"{len(table):,} predictions")
     if json_output:
         predictions = None if out is not None else table.to_dict(orient="list")
         print_json({"rows": len(table), "written": None if out is None else str(out), "predictions": predictions})
     elif out is None:
-        without_formulas(table).to_csv(sys.stdout, index=False)
+        _without_formulas(table).to_csv(sys.stdout, index=False)
 
 
-def vacant_file(out: Path | None, *, force: bool) -> None:
-    """Refuse a file that is no table, or that is there already."""
-    if out is not None and out.suffix not in (".csv", ".parquet"):
-        raise ValueError(f"--out is {str(out)!r}; pass a file that ends in .csv or .parquet")
-    if out is not None and out.exists() and not force:
-        raise ValueError(f"{out} exists already; pass another file, or --force to overwrite it")
+def _refuse_file(out: Path | None, *, force: bool) -> None:
+    """Refuse a file that is not a table, or that exists."""
+    if out is not None:
+        if out.suffix not in (".csv", ".parquet"):
+            raise ValueError(f"--out is {str(out)!r}; pass a file that ends in .csv or .parquet")
+        refuse_existing(out, force=force)
 
 
 def _predictions(fitted: Fitted, X: Any) -> pd.DataFrame:
@@ -92,28 +94,23 @@ def _predictions(fitted: Fitted, X: Any) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with texts that a spreadsheet shows instead of running them; the heads begin with words of ours."""
+def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with texts that a spreadsheet shows instead of running them; heads begin with words of noisewise."""
     from ...tables.values import inert
 
     return table.apply(lambda cells: cells if cells.dtype.kind in "biuf" else cells.map(inert))
 
 
-def write_table(table: pd.DataFrame, out: Path) -> None:
-    """All of the table or nothing."""
+def _write_table(table: pd.DataFrame, out: Path, what: str) -> None:
     from io import BytesIO
-
-    from ...accounts.atomic import write_atomically
 
     content = BytesIO()
     if out.suffix == ".csv":
-        without_formulas(table).to_csv(content, index=False)
+        _without_formulas(table).to_csv(content, index=False)
     else:
         table.to_parquet(content, index=False)
-    try:
-        write_atomically(out, content.getvalue())
-    except OSError as error:
-        raise ValueError(f"{out}: cannot be written ({error.strerror}); pass another file") from None
+    write(out, content.getvalue())
+    note(f"Written to {out}: {what}")
 
 
 @app.command()
@@ -127,7 +124,7 @@ def evaluate(
     delta: Annotated[float | None, typer.Option(help="Delta of the score.", show_default="that of the run")] = None,
     size_is_public: Annotated[bool, typer.Option("--size-is-public", help="The number of rows may be known.")] = False,
     seed: Annotated[int | None, typer.Option(min=0, help="A simulation: NOT private; not added to the run.")] = None,
-    separator: Annotated[str | None, typer.Option(help="Separator of a CSV.", show_default="comma")] = None,
+    separator: Separator = None,
     decimal: Decimal = None,
     records: RecordsOption = None,
     ray_workers: RayWorkers = None,
@@ -168,7 +165,7 @@ def evaluate(
         runs.writable(run / "evaluation.json")
     encoder = _encoder(fitted, run)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what a library says may depend on private values
+        warnings.simplefilter("ignore")  # a library's warnings may show private values
         persons, counted, pinned = None if public_test else encoder.schema.persons, None, None
         if persons is not None:
             source = open_source(data, separator=dialect(separator, decimal))
@@ -178,7 +175,11 @@ def evaluate(
             known = _read(fitted, data, dialect(separator, decimal), counted, lead, public_test=public_test)
             if pinned is not None:
                 pinned.check()
-            with _paid(run, budget, seed, payment) as purse:
+            with ExitStack() as stack:
+                purse = None
+                if budget is not None:  # written into the run folder until there is a score
+                    paid = spending(run / "evaluation", budget, simulation=seed is not None, payment=payment)
+                    purse = stack.enter_context(paid).purse
                 quality = _quality(fitted, known, budget, size_is_public, seed, purse)
                 entry = _entry(quality, places(data), encoder.schema.protects)
                 if seed is None:
@@ -188,31 +189,16 @@ def evaluate(
     if json_output:
         print_json({**entry, "simulation": seed is not None})
         return
-    low, high = quality.interval
-    form = ".2%" if quality.metric == "accuracy" else ".4g"
-    shown = f"{quality.value:{form}} (95 %: {low:{form}} to {high:{form}})"
     price = "public rows, free" if budget is None else f"private rows, for ({budget.epsilon:g}, {budget.delta:g}) more"
     price += "" if payment is None else f" from the account {payment.dataset!r}"
-    note = "; a simulation, NOT private" if seed is not None else ""
-    typer.echo(f"{quality.metric} {shown}, {price}{note}")
+    simulated = "; a simulation, NOT private" if seed is not None else ""
+    typer.echo(f"{quality.metric} {_shown(quality.metric, quality.value, quality.interval)}, {price}{simulated}")
     for line in _lines(quality):
         typer.echo(line)
 
 
-@contextmanager
-def _paid(
-    run: Path, budget: Budget | None, seed: int | None, payment: Payment | None
-) -> Iterator[Purse | Account | None]:
-    """A purse for a bought score, written into the run folder until the score is there; None where it is free."""
-    if budget is None:
-        yield None
-        return
-    with spending(run / "evaluation", budget, simulation=seed is not None, payment=payment) as spent:
-        yield spent.purse
-
-
 class _Known(NamedTuple):
-    """Rows and labels to score on, here or elsewhere; ``there``: who has a label; ``table``: rows of persons in all."""
+    """Rows and labels to score on, here or elsewhere; ``there``: who has a label; ``table``: all rows of persons."""
 
     X: Any
     y: Any
@@ -223,7 +209,7 @@ class _Known(NamedTuple):
 def _read(
     fitted: Fitted, data: list[str], separator: Dialect, counted: Any, lead: Lead | None, *, public_test: bool
 ) -> _Known:
-    """The rows, with their labels; ``lead``: who holds them, where this process does not."""
+    """The rows with their labels; ``lead``: the process that holds them, if it is not this one."""
     table, encoder = None if counted is None else len(counted), fitted.encoder
     assert encoder is not None
     if lead is not None:
@@ -241,7 +227,7 @@ def _read(
 def _quality(
     fitted: Fitted, known: _Known, budget: Budget | None, size_is_public: bool, seed: int | None, purse: Purse | Account | None
 ) -> Quality:  # fmt: skip
-    """The score; rows are laid out in a mapped file when they are many."""
+    """The score; many rows are laid out in a mapped file."""
     if budget is None:
         from ...evidence.metrics import public_quality
 
@@ -263,15 +249,15 @@ def _budget(fitted: Fitted, epsilon: float, delta: float | None) -> Budget:
     from ...accounts import Budget
     from ...evidence.bought_quality import scored_by
 
-    scored_by(fitted)  # what needs torch is refused where it is not installed, with nothing reserved
+    scored_by(fitted)  # a model that needs torch is refused before anything is reserved
     asked = fitted.settings
-    if delta is None and not asked["delta"] <= MAX_SCORE_DELTA:  # whoever wrote the folder would choose for these rows
+    if delta is None and not asked["delta"] <= MAX_SCORE_DELTA:  # else the author of the folder chooses for these rows
         raise ValueError(f"the run's delta is {asked['delta']!r}, more than is taken unasked; pass --delta")
     return Budget(epsilon, asked["delta"] if delta is None else delta, adjacency=asked["adjacency"])
 
 
 def _entry(quality: Quality, data: tuple[Place, ...], unit: Unit) -> dict[str, Any]:
-    """The score as evaluation.json has it; ``unit``: what its price protects, None where it was free."""
+    """The score as evaluation.json has it; ``unit``: what its price protects."""
     budget = quality.budget
     return {
         "metric": quality.metric, "value": quality.value, "interval": list(quality.interval),
@@ -282,18 +268,23 @@ def _entry(quality: Quality, data: tuple[Place, ...], unit: Unit) -> dict[str, A
     }  # fmt: skip
 
 
+def _shown(metric: str, value: float, interval: tuple[float, float]) -> str:
+    from ...evidence.metrics import SHARES
+
+    form = ".2%" if metric in SHARES else ".4g"
+    return f"{value:{form}} (95 %: {interval[0]:{form}} to {interval[1]:{form}})"
+
+
 def _lines(quality: Quality) -> Iterator[str]:
     """The other figures, one line each, and in words whether one answer for all would do as well."""
-    from ...evidence.metrics import SHARES, WORDS
+    from ...evidence.metrics import WORDS
 
     figures = quality.figures
     for name, words in WORDS.items():
         value, interval = figures.metrics.get(name, (None, None))
-        if name == quality.metric or value is None or interval is None:
-            continue
-        form = ".2%" if name in SHARES else ".4g"
-        told = f" ({figures.answer})" if name == "baseline_accuracy" else ""
-        yield f"  {words}{told}: {value:{form}} (95 %: {interval[0]:{form}} to {interval[1]:{form}})"
+        if name != quality.metric and value is not None and interval is not None:
+            baseline = f" ({figures.answer})" if name == "baseline_accuracy" else ""
+            yield f"  {words}{baseline}: {_shown(name, value, interval)}"
     if figures.confusion is not None:
         yield from _table(figures.confusion)
     if figures.verdict is not None:
@@ -301,7 +292,7 @@ def _lines(quality: Quality) -> Iterator[str]:
 
 
 def _table(confusion: dict[str, Any]) -> Iterator[str]:
-    """Labels and predictions, for as many classes as fit side by side."""
+    """The confusion matrix, if its classes fit side by side."""
     names = [repr(name) for name in confusion["classes"]]
     if sum(map(len, names)) > MAX_CLASS_LETTERS:
         return
@@ -318,3 +309,45 @@ def _encoder(fitted: Fitted, run: Path) -> Encoder:
     if fitted.encoder is None:
         raise ValueError(f"{run} was trained on arrays, not files; use noisewise.load({str(run)!r}) in Python")
     return fitted.encoder
+
+
+@app.command()
+def effects(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    out: TableOut = None,
+    force: Force = False,
+    json_output: JsonFlag = False,
+) -> None:
+    """How the score, or a regression's target, changes with each column: one line for each of its values.
+
+    feature, value, effect, and noise_low to noise_high, 95 % of the privacy noise; of several classes also output. Values are
+    knots of a number, categories, and "missing". --json has the strengths of pairs too. Costs nothing: the model is released
+    already. In CSV a text that a spreadsheet would run as a formula gets a ' in front, as in predict.
+
+    Example: [bold]noisewise effects run --out effects.csv[/bold]
+    """
+    import pandas as pd
+
+    from ...evidence import runs
+
+    _refuse_file(out, force=force)
+    fitted = runs.load(run)
+    try:
+        found = fitted.effects()
+    except AttributeError:
+        method = fitted.settings["method"]
+        raise ValueError(
+            f"{run} was trained by {method}, whose model has no effects of columns; additive's has, and a linear one has "
+            "its coefficients in the report"
+        ) from None
+    rows = list(found.rows())
+    table = pd.DataFrame(rows)
+    if out is not None:
+        one_type = table.assign(value=table["value"].map(str)) if out.suffix == ".parquet" else table
+        _write_table(one_type, out, f"{len(rows):,} values of {len(found.columns):,} columns")
+    if json_output:
+        written = None if out is None else str(out)
+        shown = None if out is not None else rows
+        print_json({"rows": len(rows), "written": written, "effects": shown, "pairs": found.pair_rows()})
+    elif out is None:
+        _without_formulas(table).to_csv(sys.stdout, index=False)

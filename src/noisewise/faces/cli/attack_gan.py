@@ -10,13 +10,14 @@ from rich.console import Console
 
 from ..progress import bar
 from .attacks import Data, Out, Seed, attack, load_pictures
-from .main import JsonFlag, errors, print_json, table_of
+from .common import note
+from .main import JsonFlag, print_json, table_of
 
 if TYPE_CHECKING:
     from ...evidence.audit.gan import Redrawing
 
-CLEAR = 3.0  # standard errors above the reference; less may be chance
-SHOWS = 0.2  # of likeness above the reference; less is no picture
+CLEAR = 3.0  # standard errors above the reference: not chance
+SHOWS = 0.2  # of likeness above the reference: a picture
 DESTROYED = 0.5  # of the accuracy without noise
 
 
@@ -42,7 +43,7 @@ def gan(
     """What does a client learn of another's data? Redraw a class that only the victim holds (Hitaj et al. 2017).
 
     A hostile client trains a generator against the shared model, and sends its drawings in under a label of its own, so
-    that the victim shows more. Beside it, the same attack where nobody holds the class: what beats that was learnt.
+    that the victim shows more. The reference is the same attack where nobody holds the class.
 
     Record-level privacy does not cover what a class looks like: that is what training is for, and a client's n pictures
     together have n times epsilon. Client-level privacy covers all that one client adds, at a price in accuracy.
@@ -62,18 +63,9 @@ def gan(
     X = shown.X / shown.top
     with bar("runs") as progress, on_one_thread():
         redrawing = redraw(
-            X,
-            shown.y,
-            victim,
-            budget,
-            repeats=repeats,
-            each=pictures,
-            holders=holders,
-            hostile=Hostile(fakes=fakes),
-            server=HeavyBallServer(rounds=rounds, hidden=hidden),
-            seed=seed,
-            progress=progress,
-        )
+            X, shown.y, victim, budget, repeats=repeats, each=pictures, holders=holders, hostile=Hostile(fakes=fakes),
+            server=HeavyBallServer(rounds=rounds, hidden=hidden), seed=seed, progress=progress,
+        )  # fmt: skip
     whose = "another client" if holders == 1 else f"{holders} other clients"
     title = f"Redrawing the {victim} of {whose}: {shown.name}, {redrawing.clients} honest clients, {rounds} rounds"
     path = out / "attack-gan.png"
@@ -85,7 +77,7 @@ def gan(
         head += f"Accuracy: of the shared model on held-out pictures, of other digits and of {victim}s"
         Console().print(table_of([_line(row, victim) for row in redrawing.rows()], head))
         Console().print(in_words(redrawing), highlight=False)
-    errors.print(f"Written: {path}", highlight=False, soft_wrap=True)
+    note(f"Written: {path}")
 
 
 def _line(row: dict[str, Any], victim: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,25 +12,25 @@ import typer
 from rich.console import Console
 
 from ..progress import bar
-from .main import JsonFlag, app, errors, print_json, table_of
+from .common import note, numbers
+from .main import JsonFlag, app, print_json, table_of
 from .paying import NoAccount, refuse_account
 
 if TYPE_CHECKING:
     from ...evidence.audit.membership import Membership
     from ...evidence.audit.roc import Rate
 
-GIVES_AWAY = "Attack models and gradients: who was in the data, what a gradient or a model gives away."
-attack = typer.Typer(help=GIVES_AWAY, no_args_is_help=True)
+attack = typer.Typer(
+    help="Attack models and gradients: who was in the data, what a gradient or a model gives away.",
+    no_args_is_help=True,
+)
 app.add_typer(attack, name="attack")
 
 PEOPLE = (3, 5, 8)  # the digits whose writers become classes of their own
 Data = Annotated[
     Path | None,
     typer.Option(
-        help="Folder with mnist.npz; embedded digits of 8 x 8 pixels when left out.",
-        show_default=False,
-        exists=True,
-        file_okay=False,
+        help="Folder with mnist.npz.", show_default="embedded digits of 8 x 8 pixels", exists=True, file_okay=False
     ),
 ]
 Out = Annotated[Path, typer.Option(help="Folder for the picture.", file_okay=False)]
@@ -89,7 +90,7 @@ def membership(
     targets: Annotated[int, typer.Option(min=1, help="Models that are attacked, of each kind.")] = 4,
     shadows: Annotated[int, typer.Option(min=2, help="Models of the attacker's own, an even number.")] = 16,
     label_noise: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of labels replaced at random: what is wrong is learned by heart.")
+        float, typer.Option(min=0, max=1, help="Share of labels replaced at random: wrong ones are learned by heart.")
     ] = 0.0,
     run: Annotated[Path | None, typer.Option(help="Attack a finished run folder instead.", show_default=False)] = None,
     members: Annotated[
@@ -99,7 +100,7 @@ def membership(
         Path | None, typer.Option(help="With --run: rows it was not trained on.", show_default=False)
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help="With --run: the label's column; the schema's when left out.", show_default=False)
+        str | None, typer.Option(help="With --run: the label's column.", show_default="the schema's")
     ] = None,
     method: Annotated[
         str,
@@ -109,8 +110,8 @@ def membership(
         bool,
         typer.Option(
             "--members-public",
-            help="With --run: the member rows are public or planted, so the outcome may go "
-            "into the folder's report. Nothing pays for figures about private rows.",
+            help="With --run: the member rows are public or planted, so the outcome "
+            "goes into the folder's report. Nothing pays for figures about private rows.",
         ),
     ] = False,
     data: Data = None,
@@ -130,8 +131,10 @@ def membership(
     """
     refuse_account(ledger, dataset)
     if run is not None:
-        how = {"attack": method, "shadows": shadows, "seed": seed}
-        _finished(run, members, non_members, target, how, public=members_public, json_output=json_output, out=out)
+        if members is None or non_members is None:
+            raise ValueError("--run needs --members FILE and --non-members FILE")
+        how = {"target": target, "attack": method, "shadows": shadows, "seed": seed}
+        _finished(run, members, non_members, how, public=members_public, json_output=json_output, out=out)
         return
     if members is not None or non_members is not None or target is not None:
         raise ValueError("--members, --non-members and --target belong to --run RUN; pass the run folder, too")
@@ -164,24 +167,25 @@ def membership(
     else:
         for name, results in games.items():
             Console().print(table_of(_shown(results.values()), f"{title}\nModels {name}"))
-            Console().print(_in_short(results), highlight=False)
-    errors.print(f"Written: {path}", highlight=False, soft_wrap=True)
+            best = max(results.values(), key=lambda one: one.advantage.low)
+            words = f"Best attack: {best.attack}; {best.verdict}.\n"
+            if violation := next((one for one in results.values() if one.violates), None):
+                words = f"[bold]VIOLATION[/bold]: {violation.verdict}"
+            Console().print(words, highlight=False)
+    note(f"Written: {path}")
 
 
 def _shown(results: Iterable[Membership]) -> list[dict[str, Any]]:
-    """Three lines for each attack, narrow enough for a terminal of 80 columns."""
+    """Three lines for each attack, on at most 80 columns."""
     rows = []
     for result in results:
         for number, point in enumerate(result.points):
-            row = {
-                "attack": "" if number else result.attack,
-                "AUC": "" if number else f"{result.auc:.3f}",
-                "advantage": "" if number else _between(result.advantage),
-                "at FPR": f"{100 * point.at:g} %",
-                "TPR": _between(point.tpr),
-                "allowed": "-" if point.allowed is None else f"{point.allowed:.3f}",
-            }
-            rows.append(row)
+            first = "", "", ""
+            if not number:
+                first = result.attack, f"{result.auc:.3f}", _between(result.advantage)
+            allowed = "-" if point.allowed is None else f"{point.allowed:.3f}"
+            cells = (*first, f"{100 * point.at:g} %", _between(point.tpr), allowed)
+            rows.append(dict(zip(("attack", "AUC", "advantage", "at FPR", "TPR", "allowed"), cells, strict=True)))
     return rows
 
 
@@ -189,28 +193,10 @@ def _between(rate: Rate) -> str:
     return f"{rate.value:.3f} ({rate.low:.3f}..{rate.high:.3f})"
 
 
-def _in_short(results: dict[str, Membership]) -> str:
-    """One line on all attacks together."""
-    best = max(results.values(), key=lambda one: one.advantage.low)
-    if any(one.violates for one in results.values()):
-        return "[bold]VIOLATION[/bold]: " + next(one.verdict for one in results.values() if one.violates)
-    return f"Best attack: {best.attack}; {best.verdict}.\n"
-
-
 def _finished(
-    run: Path,
-    members: Path | None,
-    non_members: Path | None,
-    target: str | None,
-    how: dict[str, Any],
-    *,
-    public: bool,
-    json_output: bool,
-    out: Path,
+    run: Path, members: Path, non_members: Path, how: dict[str, Any], *, public: bool, json_output: bool, out: Path
 ) -> None:
-    """Attack a model that a run folder holds; ``how``: by which attack, with which models of the attacker's own."""
-    if members is None or non_members is None:
-        raise ValueError("--run needs --members FILE and --non-members FILE")
+    """Attack the model of a run folder; ``how``: by which attack, with which models of the attacker's own."""
     from ...evidence import runs
     from ...evidence.audit.plots import plot_roc
     from ...trusted.units import UNIT
@@ -218,9 +204,8 @@ def _finished(
     from ..sklearn.finished import attack_run, entry, read_table
 
     with bar("shadow models") as progress:
-        tables = (read_table(members), read_table(non_members))
-        model = load(run)
-        result = attack_run(model, *tables, target=target, progress=progress, **how)
+        tables, model = (read_table(members), read_table(non_members)), load(run)
+        result = attack_run(model, *tables, progress=progress, **how)
     if public:
         from ...evidence.report.page import refresh
 
@@ -234,8 +219,8 @@ def _finished(
         Console().print(table_of(_shown([result]), f"Membership inference on {run}"))
         Console().print(result.verdict, highlight=False)
     kept = f"Added to {run / 'audit.json'}" if public else "Not added to the run folder: nothing pays for figures about"
-    errors.print(kept if public else f"{kept} private rows; --members-public if they are not", highlight=False)
-    errors.print(f"Written: {path}", highlight=False, soft_wrap=True)
+    note(kept if public else f"{kept} private rows; --members-public if they are not")
+    note(f"Written: {path}")
 
 
 @attack.command()
@@ -255,8 +240,8 @@ def leakage(
 ) -> None:
     """What does a released gradient give away? Rebuild pictures from their own clipped and noised gradients.
 
-    The noise multiplier is the noise's standard deviation over the clip norm, as everywhere in noisewise. Recovered
-    pictures are shown beside the truth and beside the guess of somebody who has no gradient: an average picture.
+    The noise multiplier is the standard deviation of the noise over the clip norm. Recovered pictures are shown beside
+    the truth and beside an average picture, the guess of an attacker who has no gradient.
 
     Example: [bold]noisewise attack leakage --records 4 --out attacks[/bold]
     """
@@ -268,7 +253,7 @@ def leakage(
     from ...trusted.losses import Softmax
     from ...trusted.models import MLP, Linear
 
-    levels = _numbers("noise", noise)
+    levels = numbers(noise, "noise")
     pictures = load_pictures(data, records + 1000, seed)
     chosen = _one_of_each(pictures.y, records)
     width = pictures.X.shape[1]
@@ -276,18 +261,10 @@ def leakage(
     model = MLP((width + 1, hidden, 10), Softmax()) if hidden else Linear(width + 1, Softmax(), 10)
     with bar("gradients") as progress:
         leaked = attack_gradients(
-            model,
-            model.start(),
-            scaling(pictures.X[chosen]),
-            pictures.y[chosen],
-            attack=method,
-            noise_multipliers=levels,
-            clip=clip,
-            label=label,
-            seed=seed,
-            progress=progress,
+            model, model.start(), scaling(pictures.X[chosen]), pictures.y[chosen], attack=method, noise_multipliers=levels,
+            clip=clip, label=label, seed=seed, progress=progress,
             blind=(np.delete(pictures.X, chosen, axis=0) / pictures.top).mean(axis=0),
-        )
+        )  # fmt: skip
     kind = f"perceptron with {hidden} hidden units" if hidden else "linear model"
     title = f"What a released gradient gives away: {kind}, one record, clip {clip:g}"
     path = out / f"attack-leakage-{'mlp' if hidden else 'linear'}-{method}.png"
@@ -297,7 +274,7 @@ def leakage(
     else:
         shown = [_recovered(row) for row in leaked.rows()]
         Console().print(table_of(shown, f"{title}\nMedians over records; the last row guesses an average picture"))
-    errors.print(f"Written: {path}", highlight=False, soft_wrap=True)
+    note(f"Written: {path}")
 
 
 def _recovered(row: dict[str, Any]) -> dict[str, Any]:
@@ -326,8 +303,8 @@ def inversion(
 ) -> None:
     """What does a trained model give back? Ask it for the purest example of each class.
 
-    A digit's average is a fact about many records; no promise hides it. A few records are made classes of their own,
-    each the only one of its class: there the average is the record, and a private model must not have it.
+    The average of a digit is a fact about many records; no promise hides it. A few records become classes of their own:
+    there the average is the record, which a private model must not give back.
 
     Example: [bold]noisewise attack inversion --epsilons 10,1 --out attacks[/bold]
     """
@@ -337,7 +314,7 @@ def inversion(
     from ...evidence.audit.inversion import inversion as invert
     from ...evidence.audit.plots import plot_inversion
 
-    budgets = _numbers("epsilons", epsilons)
+    budgets = numbers(epsilons, "epsilons")
     pictures = load_pictures(data, rows, seed)
     who = [int(np.flatnonzero(pictures.y == digit)[0]) for digit in PEOPLE[:people]]
     X, y = np.delete(pictures.X, who, axis=0), np.delete(pictures.y, who)
@@ -356,14 +333,10 @@ def inversion(
             inverted[name] = invert(model, compare=(X, y), shape=pictures.shape)
             own = [one.similarity or 0.0 for one in inverted[name].inputs if one.label in persons]
             digit = [one.similarity or 0.0 for one in inverted[name].inputs if one.label not in persons]
-            table.append(
-                {
-                    "model": name,
-                    "accuracy": float(model.score(X, y)),
-                    "similarity_to_digits": float(np.median(digit)),
-                    "similarity_to_people": float(np.median(own)) if own else None,
-                }
-            )
+            row: dict[str, Any] = {"model": name, "accuracy": float(model.score(X, y))}
+            row["similarity_to_digits"] = float(np.median(digit))
+            row["similarity_to_people"] = float(np.median(own)) if own else None
+            table.append(row)
             progress(len(table), len(models))
     title = f"What a trained model gives back: {len(y)} pictures of {pictures.name}, delta {delta:g}"
     path = out / "attack-inversion.png"
@@ -374,25 +347,14 @@ def inversion(
     else:
         shown = [{key: "-" if value is None else value for key, value in row.items()} for row in table]
         Console().print(table_of(shown, f"{title}\nMedian correlation with the class mean; accuracy on these rows"))
-    errors.print(f"Written: {path}", highlight=False, soft_wrap=True)
+    note(f"Written: {path}")
 
 
 def _one_of_each(y: Any, count: int) -> list[int]:
     """Places of ``count`` records, the digits taking turns."""
-    seen: dict[int, int] = {}
+    seen: Counter[int] = Counter()
     turns = []
     for place, digit in enumerate(y.tolist()):
-        seen[digit] = seen.get(digit, 0) + 1
+        seen[digit] += 1
         turns.append((seen[digit], digit, place))
     return [place for _, _, place in sorted(turns)[:count]]
-
-
-def _numbers(name: str, text: str) -> list[float]:
-    """Comma-separated numbers."""
-    try:
-        values = [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ValueError(f"--{name} is {text!r}; pass numbers separated by commas, e.g. 1,0.1") from None
-    if not all(0 <= value < float("inf") for value in values):
-        raise ValueError(f"--{name} is {text!r}; pass finite numbers >= 0")
-    return values

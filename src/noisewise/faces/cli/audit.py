@@ -11,7 +11,8 @@ import typer
 from rich.console import Console
 
 from ..progress import bar
-from .main import JsonFlag, app, errors, print_json
+from .common import note
+from .main import JsonFlag, app, print_json
 from .options import IsolationName
 
 if TYPE_CHECKING:
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
     from ...evidence.audit.lower_bound import Audit
 
 EPSILON, DELTA = 1.0, 1e-5
-Jobs = Annotated[int, typer.Option(min=1, help="Processes.")]
+KINDS = {
+    "exact": "exact binomial (Clopper-Pearson)",
+    "gdp": "Gaussian DP, from both error rates",
+    "pooled": "Gaussian DP, from the mean error rate (Clopper-Pearson)",
+}
 
 
 @app.command()
@@ -33,12 +38,12 @@ def audit(
     steps: Annotated[int | None, typer.Option(min=1, help="Steps of a method.", show_default="a few")] = None,
     loss: Annotated[str | None, typer.Option(help="Loss of a method.", show_default="the one that shows most")] = None,
     rows_per_unit: Annotated[
-        int | None, typer.Option(min=1, help="A person is promised this, with so many rows.", show_default="a record")
+        int | None, typer.Option(min=1, help="The promise is to a person with this many rows.", show_default="a record")
     ] = None,
     runs: Annotated[int, typer.Option(min=8, help="Trainings in all, half of them with the canary.")] = 2000,
     confidence: Annotated[float, typer.Option(min=0.5, max=0.9999999, help="Of the lower bound.")] = 0.95,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all trainings.")] = 0,
-    jobs: Jobs = 2,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
     isolation: IsolationName = "sandbox",
     plot: Annotated[Path | None, typer.Option(help="Picture of scores and ROC, e.g. audit.png.")] = None,
     json_output: JsonFlag = False,
@@ -52,9 +57,12 @@ def audit(
     Example: [bold]noisewise audit dpsgd --epsilon 0.5 --runs 4000 --plot audit.png[/bold]
     """
     from ...evidence.audit.lower_bound import epsilon_lower_bound
+    from ...methods import known_names
     from ...trusted.units import Unit
 
-    folder = _folder(target)
+    place = Path(target)  # the name of a method means a folder only if a run is in it
+    named = target in known_names() and not (place / "run.json").exists()
+    folder = place if place.is_dir() and not named else None
     if folder is not None:
         if any(value is not None for value in (epsilon, delta, adjacency, steps, loss, rows_per_unit)):
             raise ValueError("a run states its own promise and settings; leave these options out, or name a method")
@@ -97,24 +105,10 @@ def audit(
     raise typer.Exit(1 if result.violation else 0)
 
 
-def _folder(target: str) -> Path | None:
-    """The folder of a run, if that is what was named; a method's name counts as one unless a run lies there."""
-    from ...methods import known_names
-
-    place = Path(target)
-    return place if place.is_dir() and (target not in known_names() or (place / "run.json").exists()) else None
-
-
 def _claim(
-    name: str,
-    epsilon: float | None,
-    delta: float | None,
-    adjacency: str | None,
-    steps: int | None,
-    loss: str | None,
-    isolation: str,
-) -> Claim:
-    """What to audit of a method: its small setting with the promise that was asked for."""
+    name: str, epsilon: float | None, delta: float | None, adjacency: str | None, steps: int | None, loss: str | None, isolation: str
+) -> Claim:  # fmt: skip
+    """A method in its small setting, with the promise that was asked for."""
     from ...evidence.audit.canaries import small_setting
     from ...evidence.audit.finished_run import Claim
     from ...methods import known_names
@@ -129,40 +123,27 @@ def _claim(
     if adjacency is not None:
         validate.one_of(ADJACENCIES, adjacency=adjacency)
     relation: Any = adjacency or setting.adjacency
-    return Claim(
-        method, EPSILON if epsilon is None else epsilon, DELTA if delta is None else delta, relation, loss, True
-    )
+    budget = EPSILON if epsilon is None else epsilon, DELTA if delta is None else delta
+    return Claim(method, *budget, relation, loss, size_is_public=True)
 
 
 def _power(result: Audit) -> float | None:
     from ...evidence.audit.lower_bound import power_against_half_noise
 
-    if not result.gaussian:
-        return None
-    return power_against_half_noise(
-        result.claimed, result.delta, runs=result.runs, confidence=result.confidence, trials=50
-    )
-
-
-KINDS = {
-    "exact": "exact binomial (Clopper-Pearson)",
-    "gdp": "Gaussian DP, from both error rates",
-    "pooled": "Gaussian DP, from the mean error rate (Clopper-Pearson)",
-}
+    how: dict[str, Any] = {"runs": result.runs, "confidence": result.confidence, "trials": 50}
+    return power_against_half_noise(result.claimed, result.delta, **how) if result.gaussian else None
 
 
 def _tell(result: Audit, power: float | None, folder: Path | None, plot: Path | None, rows: int | None) -> None:
     out = Console(highlight=False, soft_wrap=True)
     out.print(result.verdict, style="bold red" if result.violation else "bold")
-    wrong = f"{result.false_positives:,} false alarms and {result.false_negatives:,} misses"
     canary = "one record" if rows is None else f"one person of {rows} row{'s' * (rows > 1)}"
     relation = f"with {canary} {'more' if result.adjacency == 'add_remove' else 'replaced'}"
     out.print(f"{result.method}: {result.runs:,} trainings, half of them {relation}; delta {result.delta:g}")
-    out.print(f"told apart by the {result.score}: {wrong} in {result.trials:,} runs each")
+    out.print(f"told apart by the {result.score}: {_errors(result)}")
     out.print(f"interval: {KINDS[result.interval]}")
     if (fresh := result.confirmation) is not None:
-        wrong = f"{fresh.false_positives:,} false alarms and {fresh.false_negatives:,} misses"
-        out.print(f"the same test on fresh runs: {wrong} in {fresh.trials:,} runs each")
+        out.print(f"the same test on fresh runs: {_errors(fresh)}")
     if power is not None:
         out.print(f"an audit of this size catches half the noise in about {100 * power:.0f} % of cases")
     elif not result.violation:
@@ -170,4 +151,9 @@ def _tell(result: Audit, power: float | None, folder: Path | None, plot: Path | 
     written = [str(plot)] if plot else []
     written += [f"{folder}/audit.json"] if folder else []
     if written:
-        errors.print(f"written: {', '.join(written)}", highlight=False, soft_wrap=True)
+        note(f"written: {', '.join(written)}")
+
+
+def _errors(result: Any) -> str:
+    wrong = f"{result.false_positives:,} false alarms and {result.false_negatives:,} misses"
+    return f"{wrong} in {result.trials:,} runs each"

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from ...accounts.atomic import write_atomically
 from ..progress import bar
+from .common import answer
 from .main import JsonFlag, app, print_json
 
 if TYPE_CHECKING:
@@ -27,6 +28,12 @@ DELTA = 1e-6
 TOGETHER = (sum(BUDGETS), len(BUDGETS) * DELTA)
 CENSUS_ROWS = 60_000
 FILE_ROWS, NEW_ROWS = 20_000, 5_000
+PEOPLE = {
+    "people.csv": (20_000, 1),
+    "held-out.csv": (5_000, 2),
+    "survey.csv": (2_000, 3),
+    "new.csv": (3, 4),
+}  # rows, seed
 
 
 @dataclass(frozen=True)
@@ -35,8 +42,11 @@ class Split:
     train: slice
     test: slice
 
-    def fit(self, classifier: PrivateClassifier) -> float:
-        """Accuracy on held-out rows, which are generated here and public."""
+    def accuracy(self, classifier: PrivateClassifier, report: Callable[..., None]) -> float:
+        """Accuracy on held-out rows, which are public; ``report`` is called with the share of the budget that is spent."""
+        budget = "" if classifier.epsilon is None else f", epsilon {classifier.epsilon:g}"
+        what = f"{self.data.name}, {classifier.method}{budget}"
+        classifier.watch(lambda step, total, spent: report(spent, news=what))
         classifier.fit(self.data.X.iloc[self.train], self.data.y[self.train])
         return float(classifier.score(self.data.X.iloc[self.test], self.data.y[self.test]))
 
@@ -44,10 +54,8 @@ class Split:
 def splits() -> list[Split]:
     from ...tables.generated import census, digits
 
-    table, images = census(CENSUS_ROWS), digits()
-    return [
-        Split(data, slice(0, int(0.8 * len(data.y))), slice(int(0.8 * len(data.y)), None)) for data in (table, images)
-    ]
+    tables = [(data, int(0.8 * len(data.y))) for data in (census(CENSUS_ROWS), digits())]
+    return [Split(data, slice(0, end), slice(end, None)) for data, end in tables]
 
 
 @app.command()
@@ -85,11 +93,11 @@ def demo(
             with spending(*TOGETHER, dataset=f"demo {split.data.name}"):  # the models share their records
                 for epsilon in BUDGETS:
                     classifier = PrivateClassifier(epsilon=epsilon, **settings)
-                    row[f"epsilon={epsilon:g}"] = _watched(split, classifier, report)
+                    row[f"epsilon={epsilon:g}"] = split.accuracy(classifier, report)
                     if split.data.name == "census" and epsilon == BUDGETS[1]:
                         statement = classifier.statement_
             reference = PrivateClassifier(method="nonprivate", **settings)
-            row["non-private"] = _watched(split, reference, report)
+            row["non-private"] = split.accuracy(reference, report)
             rows.append(row)
     assert statement is not None
     write_atomically(out / "statement.json", f"{statement.to_json()}\n".encode())
@@ -100,24 +108,24 @@ def demo(
         print_json({"rows": rows, "statement": dict(statement.data), "seconds": time.perf_counter() - started})
         return
     console = Console()
-    console.print(_table(rows))
+    table = Table(title=f"Accuracy on held-out rows, delta {DELTA:g}, add_remove", title_justify="left")
+    for name in rows[0]:
+        table.add_column(name.replace("epsilon=", "eps "), justify="left" if name == "data" else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(f"{value:.1%}" if isinstance(value, float) else f"{value}" for value in row.values()))
+    console.print(table)
     console.print(Panel(str(statement), title=f"privacy statement of the census model, epsilon {BUDGETS[1]:g}"))
-    console.print(
-        f"The three private models of a data set share their records, so they promise ({TOGETHER[0]:g}, {TOGETHER[1]:g}) together.",
-        highlight=False,
-        soft_wrap=True,
-    )
-    console.print(
+    words = (
+        f"The three private models of a data set share their records, so they promise ({TOGETHER[0]:g}, {TOGETHER[1]:g}) together.\n"
         f"Written to {out}: statement.json, statement.txt, accuracy.png, census.csv, new.csv, schema.toml.\n"
         f"Check the promise yourself: noisewise verify {out}/statement.json\n"
-        f"Train from a file: noisewise train {out}/census.csv --schema {out}/schema.toml --epsilon 1 --delta 1e-6",
-        highlight=False,
-        soft_wrap=True,
+        f"Train from a file: noisewise train {out}/census.csv --schema {out}/schema.toml --epsilon 1 --delta 1e-6"
     )
+    console.print(words, highlight=False, soft_wrap=True)
 
 
 def write_census(out: Path, *, private: int = FILE_ROWS, new: int = NEW_ROWS) -> None:
-    """The generated census as files to try the other commands on: private rows, new rows, and their schema."""
+    """The generated census as files for other commands: private rows, new rows, and their schema."""
     from ...tables.generated import census
     from ...tables.schema import Column, Schema
 
@@ -130,12 +138,8 @@ def write_census(out: Path, *, private: int = FILE_ROWS, new: int = NEW_ROWS) ->
     write_atomically(out / "schema.toml", schema.to_toml().encode())
 
 
-# rows, seed
-PEOPLE = {"people.csv": (20_000, 1), "held-out.csv": (5_000, 2), "survey.csv": (2_000, 3), "new.csv": (3, 4)}
-
-
 def _write_people(folder: Path, json_output: bool) -> None:
-    """The files that docs/guide-analyst.md begins with; a file that is there already is kept and refused."""
+    """The files that docs/guide-analyst.md begins with; an existing file is refused."""
     from ...tables.generated import people
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -143,17 +147,8 @@ def _write_people(folder: Path, json_output: bool) -> None:
         raise ValueError(f"{folder / there[0]} exists already; pass another folder as --files, or remove it first")
     for name, (rows, seed) in PEOPLE.items():
         write_atomically(folder / name, people(rows, seed=seed).to_csv(index=False).encode())
-    if json_output:
-        print_json({"written": [str(folder / name) for name in PEOPLE]})
-    else:
-        typer.echo(f"Written to {folder}: {', '.join(PEOPLE)}")
-
-
-def _watched(split: Split, classifier: PrivateClassifier, report: Callable[..., None]) -> float:
-    """Accuracy of one training, moving the bar by the share of the budget that is spent."""
-    budget = "" if classifier.epsilon is None else f", epsilon {classifier.epsilon:g}"
-    what = f"{split.data.name}, {classifier.method}{budget}"
-    return split.fit(classifier.watch(lambda step, total, spent: report(spent, news=what)))
+    document = {"written": [str(folder / name) for name in PEOPLE]}
+    answer(document, f"Written to {folder}: {', '.join(PEOPLE)}", json_output)
 
 
 def plot_accuracies(rows: list[dict[str, Any]], path: Path) -> None:
@@ -179,12 +174,3 @@ def plot_accuracies(rows: list[dict[str, Any]], path: Path) -> None:
         axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
     label_axes(row_of_panels[0], y="accuracy on held-out rows")
     save_figure(figure, path, dpi=120)
-
-
-def _table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(title=f"Accuracy on held-out rows, delta {DELTA:g}, add_remove", title_justify="left")
-    for name in rows[0]:
-        table.add_column(name.replace("epsilon=", "eps "), justify="left" if name == "data" else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*(f"{value:.1%}" if isinstance(value, float) else f"{value}" for value in row.values()))
-    return table

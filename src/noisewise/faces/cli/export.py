@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from .main import JsonFlag, app, print_json
+from .common import answer, refuse_existing, write
+from .main import JsonFlag, app
 
 
 @app.command()
@@ -22,42 +23,23 @@ def export(
 ) -> None:
     """Write a model as one file that predicts without noisewise.
 
-    Its preparation and its statement are in it. Costs nothing: the model is released already.
+    The file holds its preparation and its statement, too. Costs nothing: the model is released already.
 
-    json: plain arithmetic, for which about thirty lines of any language do (docs/export.md). onnx: for onnxruntime; pip install
-    'noisewise\\[export]' has what writes it. sklearn: one Python file with numpy alone, a scikit-learn estimator where that is
-    installed.
+    json: plain arithmetic, which about thirty lines in any language can do (docs/export.md). onnx: for onnxruntime; needs pip
+    install 'noisewise\\[export]'. sklearn: one Python file that needs numpy alone, and is a scikit-learn estimator where that
+    is installed.
 
     Example: [bold]noisewise export run --to json --out model.json[/bold]
     """
-    from ...evidence.export.formats import NAMES, check_format
+    from ...evidence import runs
+    from ...evidence.export.formats import NAMES, check_format, exported
 
     check_format(to)
     place = Path(NAMES[to]) if out is None else out
     if place.is_dir():
         raise ValueError(f"{place} is a folder; pass a file as --out")
-    if place.exists() and not force:
-        raise ValueError(f"{place} exists already; pass another file, or --force to overwrite it")
-    content = _content(run, to)
-    _write(place, content)
-    if json_output:
-        print_json({"written": str(place), "format": to, "bytes": len(content)})
-    else:
-        typer.echo(f"Written: {place}, {len(content):,} bytes")
-
-
-def _content(run: Path, to: str) -> bytes:
-    from ...evidence import runs
-    from ...evidence.export.formats import exported
-
-    return exported(runs.load(run), to)
-
-
-def _write(place: Path, content: bytes) -> None:
-    """All of the file or nothing."""
-    from ...accounts.atomic import write_atomically
-
-    try:
-        write_atomically(place, content)
-    except OSError as error:
-        raise ValueError(f"{place}: cannot be written ({error.strerror}); pass another file") from None
+    refuse_existing(place, force=force)
+    content = exported(runs.load(run), to)
+    write(place, content)
+    document = {"written": str(place), "format": to, "bytes": len(content)}
+    answer(document, f"Written: {place}, {len(content):,} bytes", json_output)

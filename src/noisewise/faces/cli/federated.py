@@ -1,5 +1,5 @@
-"""``noisewise train CLIENTS/ --federated``: records that lie with clients, a file each, in Flower's simulation; and what
-``noisewise federated server`` has in common with it.
+"""``noisewise train CLIENTS/ --federated``: clients with a file each, in Flower's simulation. ``noisewise federated server``
+shares its checks.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from ...tables.fit.fit import Fit
     from ...tables.fit.fitted import Fitted
 
-NetworkFit = Callable[[int], Callable[..., "Fitted"]]  # for so many clients: what fits a model on them
+NetworkFit = Callable[[int], Callable[..., "Fitted"]]  # from a number of clients to what fits a model on them
 
 
 def federated_of(
     federated: bool, unit: str | None, local_steps: int | None, local_rate: float | None, availability: str | None,
     wait: float | None = None,
 ) -> Federated | None:  # fmt: skip
-    """How clients are asked; None where there are none. What does not go together is refused."""
+    """How clients are asked; None without --federated. Options that contradict each other are refused."""
     given = {"--unit": unit, "--local-steps": local_steps, "--local-rate": local_rate, "--availability": availability}
     if not federated:
         if named := [name for name, value in given.items() if value is not None]:
@@ -42,7 +42,7 @@ def federated_of(
 
 
 def names_shown(asked: TrainingOptions) -> list[str]:
-    """Names of the files that a run shows; where a client is protected, not those of clients, nor how many they are."""
+    """Names of files that a run shows: if clients are protected, neither their names nor their number."""
     names = [place.absolute().name for place in asked.data]
     if asked.federated is None or asked.federated.unit != "client":
         return names
@@ -50,21 +50,23 @@ def names_shown(asked: TrainingOptions) -> list[str]:
 
 
 def refuse_with_clients(asked: TrainingOptions, *, tuning: bool, several: bool) -> None:
-    """Refuse what needs rows in one place, or one process, and training without Flower."""
+    """Refuse what needs all rows in one place or one process, and training without Flower."""
     if asked.federated is None:
         return
-    if several:
-        raise ValueError("--federated asks clients from one process; leave torchrun out")
-    if tuning:
-        raise ValueError("--tune searches where all rows are; leave it out with --federated")
-    if asked.bounds_epsilon is not None:
-        raise ValueError("bounds are bought where all rows are; declare them in a schema, or pass --public instead")
-    if not all(isinstance(place, Path) for place in asked.data):
-        raise ValueError("a client reads a file of its own; pass files of this machine with --federated")
-    if asked.records is not None:
-        raise ValueError("--federated has its own place for records, the clients; leave --records out")
-    if asked.cache is not None:
-        raise ValueError("--cache is for rows in one place; leave it out with --federated")
+    files = all(isinstance(place, Path) for place in asked.data)
+    for refused, reason in (
+        (several, "--federated asks clients from one process; leave torchrun out"),
+        (tuning, "--tune searches where all rows are; leave it out with --federated"),
+        (
+            asked.bounds_epsilon is not None,
+            "bounds are bought where all rows are; declare them in a schema, or pass --public",
+        ),
+        (not files, "a client reads a file of its own; pass files of this machine with --federated"),
+        (asked.records is not None, "--federated has its own place for records, the clients; leave --records out"),
+        (asked.cache is not None, "--cache is for rows in one place; leave it out with --federated"),
+    ):
+        if refused:
+            raise ValueError(reason)
     if asked.clients is None:
         from ...remote.clients.flower import require_flower
 
@@ -72,7 +74,7 @@ def refuse_with_clients(asked: TrainingOptions, *, tuning: bool, several: bool) 
 
 
 def refuse_without(network: NetworkFit | None, asked: TrainingOptions, out: Path) -> None:
-    """Refuse to go on with a run of clients without the network that they are asked over, or over one that it had not."""
+    """Refuse to go on with a run of clients without its network, or over a network that it did not have."""
     if asked.clients is not None and network is None:
         raise ValueError(
             f"{out}: its clients are asked over a network; go on with noisewise federated server --resume {out}"
@@ -85,24 +87,20 @@ def fitted_on_clients(
     fit: Fit, asked: TrainingOptions, written: Dialect, report: Callable[..., None], how: dict[str, Any],
     over: Callable[..., Fitted] | None,
 ) -> Fitted:  # fmt: skip
-    """What was fitted on clients of Flower's simulation, one for each file, or of a network (``over``)."""
+    """The fit on clients of Flower's simulation, one for each file, or of a network (``over``)."""
     from ...remote.clients.flower import simulated
     from ...remote.clients.server import Crowd, ready_clients
     from ...tables.files import find_files
 
     federated = fit.federated
     assert federated is not None
-    reading: dict[str, Any] = {
-        "public": asked.public or None,
-        "separator": written,
-        "reading": partial(report, "reading"),
-    }
+    reading: dict[str, Any] = {"separator": written, "reading": partial(report, "reading")}
 
     def fitted(carrier: Carrier) -> Fitted:
         crowd = Crowd(carrier, federated)
         try:
             report("starting clients", 1.0)
-            ended = ready_clients(fit, crowd, **reading).run(**how)
+            ended = ready_clients(fit, crowd, public=asked.public or None, **reading).run(**how)
             crowd.check()
             return ended
         finally:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from .common import answer, note, write
 from .main import JsonFlag, app, narrow_table, print_json
 from .paying import LedgerUrl
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from ...accounts.ledger import Ledger
     from ...accounts.ledger.ledger import AccountState
     from ...accounts.ledger.lines import AccountLine
-    from ...accounts.ledger.verify import Findings
 
 
 ledger = typer.Typer(
@@ -29,6 +29,9 @@ ledger = typer.Typer(
 app.add_typer(ledger, name="ledger")
 
 HEAD = "noisewise-ledger-head/1"
+BAR_CELLS = 50
+PARTS = (("spent", "█", "blue"), ("reserved", "▒", "yellow"), ("left", "░", "green"))
+MAX_LISTED_RUNS = 40  # in a terminal
 DatasetOption = Annotated[str, typer.Option("--dataset", metavar="NAME", help="The name of the data set.")]
 MaybeDataset = Annotated[
     str | None, typer.Option("--dataset", metavar="NAME", help="The data set.", show_default="all of them")
@@ -41,18 +44,11 @@ def _opened(url: str | None) -> Ledger:
     return Ledger(url)
 
 
-def _done(document: dict[str, Any], words: str, json_output: bool) -> None:
-    if json_output:
-        print_json(document)
-    else:
-        typer.echo(words)
-
-
 @ledger.command()
 def init(url: LedgerUrl = None, json_output: JsonFlag = False) -> None:
     """Make a new ledger without accounts: an SQLite file that only you can read, or tables in a PostgreSQL database.
 
-    What is there already is refused, never overwritten.
+    An existing ledger is refused, never overwritten.
 
     Example: [bold]noisewise ledger init --ledger ledger.db[/bold]
 
@@ -62,7 +58,7 @@ def init(url: LedgerUrl = None, json_output: JsonFlag = False) -> None:
 
     made = Ledger.create(url)
     words = f"made {made.name}; next: noisewise ledger register --dataset NAME --epsilon E --delta D"
-    _done({"ledger": made.name}, words, json_output)
+    answer({"ledger": made.name}, words, json_output)
 
 
 @ledger.command()
@@ -72,8 +68,8 @@ def register(
     delta: Annotated[float, typer.Option(help="The same, well below 1/records.")],
     url: LedgerUrl = None,
     adjacency: Annotated[str, typer.Option(help="add_remove or replace_one.")] = "add_remove",
-    unit: Annotated[str, typer.Option(help="Whom the promise is to: record or person.")] = "record",
-    currency: Annotated[str, typer.Option(help="What runs are added up in: gdp, zcdp or rdp.")] = "gdp",
+    unit: Annotated[str, typer.Option(help="What the promise protects: record or person.")] = "record",
+    currency: Annotated[str, typer.Option(help="How costs of runs are added up: gdp, zcdp or rdp.")] = "gdp",
     order: Annotated[int | None, typer.Option(help="Of rdp.", show_default=False)] = None,
     delta_share: Annotated[
         float, typer.Option(help="Part of delta for runs that count as the (epsilon, delta) that they promise.")
@@ -90,7 +86,7 @@ def register(
     opened = _opened(url)
     opened.register(dataset, budget, unit=cast(Any, unit), currency=currency, order=order, delta_share=delta_share)
     words = f"registered {dataset!r} with ({epsilon:g}, {delta:g}), {adjacency}, for a {unit}"
-    _done(opened.state(dataset).to_dict(), f"{words}; next: noisewise train ... --dataset {dataset}", json_output)
+    answer(opened.state(dataset).to_dict(), f"{words}; next: noisewise train ... --dataset {dataset}", json_output)
 
 
 @ledger.command()
@@ -109,7 +105,7 @@ def grant(
 ) -> None:
     """Raise the total of an account, or let a role of PostgreSQL spend and look.
 
-    A larger total is a weaker promise, also to the past runs: whoever grants answers for it. Nothing is ever taken back.
+    A larger total is a weaker promise for the past runs, too, and cannot be taken back.
 
     Example: [bold]noisewise ledger grant --ledger ledger.db --dataset patients --epsilon 4[/bold]
 
@@ -123,14 +119,15 @@ def grant(
     if role is not None:
         opened.allow(role)
         words = f"the role {role!r} may read the ledger, reserve, claim and settle; nothing else"
-        _done({"role": role}, words, json_output)
+        answer({"role": role}, words, json_output)
         return
     assert dataset is not None and epsilon is not None
     old = opened.account(dataset).budget
     new = Budget(epsilon, float(old.delta) if delta is None else delta, old.adjacency)
     opened.grant(dataset, new)
-    words = f"{dataset!r} has ({new.epsilon:g}, {new.delta:g}) now, for all its runs together; before ({old.epsilon:g}, {old.delta:g})"
-    _done(opened.state(dataset).to_dict(), words, json_output)
+    words = f"{dataset!r} has ({new.epsilon:g}, {new.delta:g}) now, for all its runs together"
+    words += f"; before ({old.epsilon:g}, {old.delta:g})"
+    answer(opened.state(dataset).to_dict(), words, json_output)
 
 
 @ledger.command()
@@ -144,7 +141,7 @@ def show(
 ) -> None:
     """Draw accounts: what was granted, what is spent, reserved and left, what fits, and all runs.
 
-    With --json the document of one account, or of several under "accounts". Amounts are in the account's currency.
+    --json prints the document of one account, or of several under "accounts". Amounts are in the account's currency.
 
     Example: [bold]noisewise ledger show --ledger ledger.db --dataset patients --page account.html[/bold]
     """
@@ -156,9 +153,8 @@ def show(
     accounts = [lines_of(opened, name) for name in ([dataset] if dataset is not None else opened.datasets())]
     if page is not None:
         from ...evidence.report.ledger_page import ledger_page
-        from .schema import write
 
-        write(page, ledger_page(accounts))
+        write(page, ledger_page(accounts).encode())
     if json_output:
         documents = [{**state.to_dict(), "entries": [asdict(line) for line in lines]} for state, lines in accounts]
         print_json(documents[0] if len(documents) == 1 else {"accounts": documents})
@@ -172,12 +168,12 @@ def show(
     if not accounts:
         typer.echo("no data set is registered; noisewise ledger register does")
     if page is not None:
-        typer.echo(f"written: {page}", err=True)
+        note(f"written: {page}")
 
 
 @ledger.command()
 def history(url: LedgerUrl = None, dataset: MaybeDataset = None, json_output: JsonFlag = False) -> None:
-    """List all that ever happened, in order: each row follows from the one before it by a hash.
+    """List the whole history in order: the hash of each row covers the row before it.
 
     Example: [bold]noisewise ledger history --ledger ledger.db --dataset patients[/bold]
     """
@@ -185,7 +181,7 @@ def history(url: LedgerUrl = None, dataset: MaybeDataset = None, json_output: Js
 
     opened = _opened(url)
     if dataset is not None:
-        opened.account(dataset)  # a name that is not there is refused
+        opened.account(dataset)  # an unknown name is refused
     rows = list(opened.history(dataset))
     if json_output:
         print_json([told(row) for row in rows])
@@ -206,16 +202,17 @@ def verify(
     journal: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="RUN", help="A run folder with its journal: given any, each run that gave back needs its own."
+            metavar="RUN",
+            help="A run folder with its journal. With any, each run that gave something back needs its own.",
         ),
     ] = None,
     json_output: JsonFlag = False,
 ) -> None:
     """Check a ledger: the chain of its history, its tables against it, and every price computed anew.
 
-    A run takes no less than it ever claimed, unless the history has the end of its closed journal. With --journal these are
-    read, and must say the same. A history that was cut off and sealed anew is found only by a head that was kept elsewhere (ledger export --head-only).
-    Exit code 0 when it holds, 1 with one line for each finding when it does not, 2 when it cannot be read.
+    A run takes no less than it ever claimed, unless the history has the end of its closed journal; with --journal these
+    must agree. Only a head that was kept elsewhere (ledger export --head-only) shows that a history was cut off and sealed
+    anew. Exit code 0 when it holds, 1 with one line for each finding when it does not, 2 when it cannot be read.
 
     Example: [bold]noisewise ledger verify --ledger ledger.db --head monday.json[/bold]
     """
@@ -229,21 +226,16 @@ def verify(
 
         journals = [closed_journal(path) for path in journal]
     found = verified(_opened(url) if export is None else _read(export), [_head(path) for path in head or ()], journals)
-    _tell(found, json_output)
-    raise typer.Exit(0 if found.holds else 1)
-
-
-def _tell(found: Findings, json_output: bool) -> None:
     if json_output:
         document = {"holds": found.holds, "seq": found.seq, "head": found.head, "runs": found.runs}
         print_json({**document, "findings": list(found.wrong)})
-        return
-    for line in found.wrong:
-        typer.echo(line)
-    if found.holds:
-        typer.echo(
+    else:
+        yes = (
             f"yes: {found.runs} runs, {found.seq} rows of history that ends at {found.head[:12]}; every price is right"
         )
+        for line in [*found.wrong, *([yes] if found.holds else [])]:
+            typer.echo(line)
+    raise typer.Exit(0 if found.holds else 1)
 
 
 @ledger.command(name="export")
@@ -271,7 +263,7 @@ def write_export(
         stream.write("\n")
     what = "the end of the history" if head_only else "the whole ledger"
     written = {"written": str(out), "seq": document["seq"], "head": document["head"]}
-    _done(written, f"written: {out}, {what}, {document['seq']} rows", json_output)
+    answer(written, f"written: {out}, {what}, {document['seq']} rows", json_output)
 
 
 def _read(path: Path) -> Any:
@@ -293,20 +285,12 @@ def _head(path: Path) -> tuple[int, str]:
     return document["seq"], document["head"]
 
 
-# An account of a ledger drawn in the terminal: a bar of what is spent, reserved and left, and a table of its runs.
-
-
-BAR_CELLS = 50
-PARTS = (("spent", "█", "blue"), ("reserved", "▒", "yellow"), ("left", "░", "green"))
-MAX_LISTED_RUNS = 40  # in a terminal
-
-
 def draw_account(console: Console, state: AccountState, lines: Sequence[AccountLine]) -> None:
-    """Draw an account for people."""
+    """A bar of what is spent, reserved and left, and a table of the runs."""
     budget, unit = state.budget, "a record" if state.unit == "record" else "a person"
     order = "" if state.order is None else f" at order {state.order}"
-    told = f": granted ({budget.epsilon:g}, {budget.delta:g}), {budget.adjacency}, {unit}, counted in {state.currency}{order}"
-    console.print(Text.assemble((state.name, "bold"), told), soft_wrap=True)
+    granted = f": granted ({budget.epsilon:g}, {budget.delta:g}), {budget.adjacency}, {unit}, counted in {state.currency}{order}"
+    console.print(Text.assemble((state.name, "bold"), granted), soft_wrap=True)
     shares = {name: getattr(state, name).cost / state.granted.cost for name, _, _ in PARTS}
     console.print(bar(shares))
     console.print(Text("   ").join(Text(f"{sign} {name} {shares[name]:.1%}", colour) for name, sign, colour in PARTS))
@@ -318,7 +302,7 @@ def draw_account(console: Console, state: AccountState, lines: Sequence[AccountL
 
 
 def bar(shares: dict[str, float]) -> Text:
-    """The parts of a whole; what is there at all has a cell."""
+    """The parts of a whole; a part that is not empty has a cell."""
     cells = {name: max(round(shares[name] * BAR_CELLS), int(shares[name] > 1e-9)) for name, _, _ in PARTS}
     largest = max(cells, key=lambda name: cells[name])
     cells[largest] += BAR_CELLS - sum(cells.values())
@@ -328,9 +312,8 @@ def bar(shares: dict[str, float]) -> Text:
 def _rest(state: AccountState) -> str:
     from ...accounts.account import rounded_down
 
-    fits = state.fits
     text = "Nothing is left that would buy an answer."
-    if fits is not None:
+    if (fits := state.fits) is not None:
         text = f"The largest promise that fits: epsilon {rounded_down(fits.epsilon)} at delta {fits.delta:g}."
     if state.granted.delta:
         text += (
@@ -347,8 +330,7 @@ def _runs(lines: Sequence[AccountLine]) -> Table:
         table.add_column(name, justify="right" if right else "left", no_wrap=name != "what")
     for line in lines[-MAX_LISTED_RUNS:]:
         colour = {"spent": "", "reserved": "yellow", "failed": "red"}[line.state]
-        cells = (str(line.number), line.what, f"{line.epsilon:.4g}", f"{line.delta:.3g}", f"{line.share:.1%}")
-        table.add_row(
-            *map(Text, cells), Text(line.state, colour), Text(line.owner), Text(line.when[:16].replace("T", " "))
-        )
+        cells = [str(line.number), line.what, f"{line.epsilon:.4g}", f"{line.delta:.3g}", f"{line.share:.1%}"]
+        owner, when = Text(line.owner), Text(line.when[:16].replace("T", " "))
+        table.add_row(*map(Text, cells), Text(line.state, colour), owner, when)
     return table

@@ -11,7 +11,7 @@ from .main import JsonFlag, app, print_json, say
 
 
 def method_rows() -> list[dict[str, Any]]:
-    """One row for each registered method; one of another package is described by its own process."""
+    """One row for each registered method; a method of another package is described by its own process."""
     from ...guest import method_named
     from ...methods import registered_elsewhere, registry
 
@@ -25,15 +25,8 @@ def method_rows() -> list[dict[str, Any]]:
 
 
 def _row(name: str, method: Any) -> dict[str, Any]:
-    return {
-        "name": name,
-        "summary": method.summary,
-        "needs_public": method.needs_public,
-        "adaptive": method.adaptive,
-        "private": method.private,
-        "losses": list(method.losses),
-        "paper": method.paper,
-    }
+    facts = {key: getattr(method, key) for key in ("summary", "needs_public", "adaptive", "private")}
+    return {"name": name, **facts, "losses": list(method.losses), "paper": method.paper}
 
 
 @app.command()
@@ -54,20 +47,13 @@ def methods(json_output: JsonFlag = False) -> None:
         f"The default, {AUTO}, takes {TABLES} for a table of up to {MAX_TABLE_COLUMNS} columns when the model is left open, else "
         f"{RECOMMENDED}; `noisewise plan` says why."
     )
-    table = Table(
-        title="Training methods",
-        title_justify="left",
-        show_header=False,
-        show_lines=True,
-        caption=chosen,
-        caption_justify="left",
-    )
+    left: Any = {"title_justify": "left", "caption_justify": "left"}
+    table = Table(title="Training methods", show_header=False, show_lines=True, caption=chosen, **left)
     table.add_column("name", no_wrap=True, style="bold")
     table.add_column("what")
     for row in rows:
-        noise = (
-            "no privacy" if not row["private"] else "adaptive noise" if row["adaptive"] else "a plan fixed beforehand"
-        )
+        noise = "adaptive noise" if row["adaptive"] else "a plan fixed beforehand"
+        noise = noise if row["private"] else "no privacy"
         losses = "all losses" if set(row["losses"]) == every else ", ".join(row["losses"])
         facts = [noise, "needs public rows" if row["needs_public"] else "", losses, row["paper"]]
         table.add_row(row["name"], f"{row['summary']}\n[dim]{' · '.join(fact for fact in facts if fact)}[/dim]")

@@ -1,10 +1,11 @@
-"""``noisewise federated server`` and ``client``: a run whose records lie on other machines, each with its own client."""
+"""``noisewise federated server`` and ``client``: a run on the records of clients on other machines."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,7 +34,7 @@ app.add_typer(federated, name="federated")
 HERE = "127.0.0.1:9092"
 WAYS = "encrypt with --certificate FILE, or pass --insecure where the network is trusted"
 WHAT_LEAVES = {
-    "record": "how many rows {} has and sums over them in whole numbers, where the schema drops rows without a label which ones these are",
+    "record": "how many rows {} has, sums over them in whole numbers and, if the schema drops rows without a label, which ones these are",
     "client": "of all rows of {} together one clipped vector for each question, or what one row adds to a statistic",
 }
 Insecure = Annotated[bool, typer.Option("--insecure", help="Without encryption: on one machine, or a trusted network.")]
@@ -41,37 +42,33 @@ Insecure = Annotated[bool, typer.Option("--insecure", help="Without encryption: 
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """Where a server listens, for how many clients, and how it and they prove who they are."""
+    """Where a server listens, and how it and its clients prove who they are; contradictions are refused."""
 
-    listen: Any
+    listen: str
     insecure: bool
     certificate: Path | None
     private_key: Path | None
     client_keys: Path | None
 
-    @classmethod
-    def of(
-        cls, listen: str, insecure: bool, certificate: Path | None, private_key: Path | None, client_keys: Path | None
-    ) -> ServerOptions:
-        """The same, refused where it does not go together."""
+    def __post_init__(self) -> None:
         from ...remote.clients.network import ServerAddress
 
-        where = ServerAddress.of(listen, "--listen")
-        _one_way(insecure, certificate)
-        if private_key is not None and certificate is None:
+        ServerAddress.of(self.listen, "--listen")
+        _refuse_no_way(self.insecure, self.certificate)
+        if self.private_key is not None and self.certificate is None:
             raise ValueError("--private-key is that of a certificate; pass --certificate, too")
-        if client_keys is not None and insecure:
+        if self.client_keys is not None and self.insecure:
             raise ValueError(
                 "keys of clients prove nothing without encryption; pass --certificate instead of --insecure"
             )
-        if certificate is not None:
+        if self.certificate is not None:
             from ...remote.clients.network_server import shown_certificate
 
-            shown_certificate(certificate, private_key)
-        return cls(where, insecure, certificate, private_key, client_keys)
+            shown_certificate(self.certificate, self.private_key)
 
     def over(self, clients: int) -> Callable[..., Fitted]:
-        """What fits a model on clients that come to this server."""
+        """What fits a model on clients that connect to this server."""
+        from ...remote.clients.network import ServerAddress
         from ...remote.clients.network_server import Link, public_keys
 
         keys = [] if self.client_keys is None else public_keys(self.client_keys)
@@ -79,16 +76,16 @@ class ServerOptions:
             raise ValueError(f"{self.client_keys}: has {len(keys)} keys for {clients} clients; list one for each")
 
         def fitted(of: Callable[[Carrier], Fitted], report: Callable[..., None], wait: float | None) -> Fitted:
-            def heard(there: int) -> None:
-                report("waiting for clients", there / clients, news=f"{there} of {clients} are there")
+            def joined(count: int) -> None:
+                report("waiting for clients", count / clients, news=f"{count} of {clients} are there")
 
             def opened(address: Any) -> None:
                 say(f"listening at {address} for {clients} {'client' if clients == 1 else 'clients'}")
 
-            link = Link(clients, keys, wait=wait)
-            with link.listening(self.listen, certificate=self.certificate, key=self.private_key, opened=opened):
-                link.gather(heard)
-                say("all clients are there; who comes now is not asked")
+            link, where = Link(clients, keys, wait=wait), ServerAddress.of(self.listen, "--listen")
+            with link.listening(where, certificate=self.certificate, key=self.private_key, opened=opened):
+                link.gather(joined)
+                say("all clients are there; further ones are not asked")
                 return of(link)
 
         return fitted
@@ -141,7 +138,7 @@ def server(
 ) -> None:
     """Train on the records of clients that come over the network. Curator, budget and noise are here; rows stay there.
 
-    Waits until all clients are there, trains, writes the run folder and tells the clients that it is over.
+    Waits until all clients are there, trains, writes the run folder and tells the clients that the run is over.
 
     Example: [bold]noisewise federated server --clients 3 --unit record --schema schema.toml --epsilon 1 --delta 1e-6 --listen 127.0.0.1:9092 --insecure --out run[/bold]
 
@@ -152,7 +149,7 @@ def server(
     network = ("listen", "insecure", "certificate", "private_key", "client_keys")
     if resume is not None:
         refuse_others(context, network)
-        served = ServerOptions.of(listen, insecure, certificate, private_key, client_keys)
+        served = ServerOptions(listen, insecure, certificate, private_key, client_keys)
         go_on(resume, ledger, json_output, served.over)
         return
     needed = {"--clients": clients, "--unit": unit, "--schema": schema, "--epsilon": epsilon, "--delta": delta}
@@ -165,7 +162,7 @@ def server(
         federated=federated_of(True, unit, local_steps, local_rate, availability, timeout), clients=clients,
     )  # fmt: skip
     _ = asked.budget  # refused before the rest is imported
-    served = ServerOptions.of(listen, insecure, certificate, private_key, client_keys)
+    served = ServerOptions(listen, insecure, certificate, private_key, client_keys)
     request = TrainingRequest.of(asked, seed)
     refuse_with_clients(asked, tuning=False, several=False)
     payment = payment_of(ledger, dataset, free=seed is not None)
@@ -186,19 +183,19 @@ def client(
         float | None, typer.Option(help="Answer no question about gradients with a larger clip.", show_default="any")
     ] = None,
     max_questions: Annotated[
-        int | None, typer.Option(help="Answer so many questions and no more.", show_default="any number")
+        int | None, typer.Option(help="Answer at most this many questions.", show_default="any number")
     ] = None,
     least_size: Annotated[
         float,
         typer.Option(
-            help="Join only if the server's sums are over so many records, in expectation: the rate that it declares, times this "
-            "client's rows (--unit record) or the declared number of clients (--unit client)."
+            help="Join only if the server's sums are over at least this many records, in expectation: the rate that it "
+            "declares, times this client's rows (--unit record) or the declared number of clients (--unit client)."
         ),
     ] = 0.0,
     insecure: Insecure = False,
     certificate: Annotated[
         Path | None,
-        typer.Option(help="Certificate (PEM) of who has signed the server's.", show_default="the system's"),
+        typer.Option(help="Certificate (PEM) of the authority that signed the server's.", show_default="the system's"),
     ] = None,
     private_key: Annotated[
         Path | None, typer.Option(help="This client's key (ssh-keygen -t ecdsa), where the server lists clients.")
@@ -207,8 +204,7 @@ def client(
 ) -> None:
     """Answer a server's questions about one's own records, until it says that the run is over. Rows do not leave.
 
-    What the server asks beyond --unit, --schema, --max-clip, --max-questions and --least-size is refused, whatever it says. Ctrl-C
-    stops answering.
+    Questions beyond --unit, --schema, --max-clip, --max-questions and --least-size are refused. Ctrl-C stops answering.
 
     Example: [bold]noisewise federated client mine.csv --unit record --server 127.0.0.1:9092 --insecure[/bold]
 
@@ -218,7 +214,7 @@ def client(
 
     where = ServerAddress.of(server, "--server")
     if certificate is not None or insecure:
-        _one_way(insecure, certificate)
+        _refuse_no_way(insecure, certificate)
     if private_key is not None and insecure:
         raise ValueError("a key proves nothing without encryption; leave --insecure out")
     from ...remote.clients.agreement import Agreed
@@ -227,22 +223,19 @@ def client(
     wanted = None if schema is None else read_schema(schema)
     largest = math.inf if max_clip is None else max_clip
     own = _own(data, Agreed(wanted, unit, largest, max_questions, least_size))
-    say(
-        f"what leaves this machine: {WHAT_LEAVES[unit].format(data.name)}; for the server at {where}, which adds the noise; {'not encrypted' if insecure else 'encrypted'}"
-    )
-    well = serve(
-        own.answer,
-        ServerEndpoint(where, insecure, certificate, private_key, patience),
-        joined=lambda: say("joined; waiting for questions"),
-        answered=lambda: _refused(own),
-    )
+    encrypted = "not encrypted" if insecure else "encrypted"
+    leaves = WHAT_LEAVES[unit].format(data.name)
+    say(f"what leaves this machine: {leaves}; for the server at {where}, which adds the noise; {encrypted}")
+    endpoint = ServerEndpoint(where, insecure, certificate, private_key, patience)
+    joined = partial(say, "joined; waiting for questions")
+    well = serve(own.answer, endpoint, joined=joined, answered=partial(_stop_if_refused, own))
     say("the run is over" if well else "the server has stopped the run; nothing more is asked")
     if not well:
         raise typer.Exit(1)
 
 
 def _own(data: Path, agreed: Agreed) -> Client:
-    """This client, once its file and its schema can be read and fit each other."""
+    """This client; its file must have the columns of its schema."""
     from ...remote.clients.client import Client
     from ...tables.encode import Encoder
     from ...tables.files import open_source
@@ -253,14 +246,14 @@ def _own(data: Path, agreed: Agreed) -> Client:
     return Client(data, agreed)
 
 
-def _refused(own: Client) -> None:
-    """Stop where this client answers nothing, and say why to who runs it: the server hears only that."""
+def _stop_if_refused(own: Client) -> None:
+    """Stop when this client has refused a question, and show why; the server is not told the reason."""
     if own.refusal:
         raise ValueError(own.refusal)
 
 
-def _one_way(insecure: bool, certificate: Path | None) -> None:
-    """Refuse to go without encryption unless that was asked for, and to be asked for both."""
+def _refuse_no_way(insecure: bool, certificate: Path | None) -> None:
+    """Refuse neither and both of --insecure and --certificate."""
     if insecure and certificate is not None:
         raise ValueError("--insecure goes without encryption, and --certificate encrypts; leave one of them out")
     if not insecure and certificate is None:

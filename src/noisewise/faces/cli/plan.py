@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from .main import JsonFlag, app, errors, narrow_table, print_json
+from .common import note, numbers
+from .main import JsonFlag, app, narrow_table, print_json
 from .paying import DatasetName, LedgerUrl, named_account
 
 if TYPE_CHECKING:
@@ -38,11 +39,7 @@ def plan(
     features: Annotated[
         int | None,
         typer.Option(
-            "--features",
-            "--columns",
-            min=1,
-            help="Columns of a table of numbers, as features.",
-            show_default="an example",
+            "--features", "--columns", min=1, help="Columns of a table of numbers.", show_default="an example"
         ),
     ] = None,
     schema: Annotated[
@@ -67,7 +64,7 @@ def plan(
 ) -> None:
     """Say what a budget buys, with no data: noise, what auto would do, the accuracy to expect, the price of tuning.
 
-    Accuracy is expected from recorded simulations, with its range; at the end stands a recommendation. With --ledger and
+    The expected accuracy and its range come from recorded simulations; a recommendation ends the plan. With --ledger and
     --dataset it plans from what that account has left, and refuses more with exit code 3.
 
     Example: [bold]noisewise plan --epsilon 1 --delta 1e-6 --size 20000 --features 30 --plot plan.png[/bold]
@@ -80,21 +77,12 @@ def plan(
     if schema is not None and features is not None:
         raise ValueError("--schema says what the columns are already; leave --features out")
     made = make(
-        epsilon,
-        delta,
-        size=size or SIZE,
-        columns=None if schema is not None else features or FEATURES,
-        schema=schema,
-        classes=classes or None,
-        adjacency=cast("Adjacency | None", adjacency),
-        rows_per_unit=rows_per_unit,
-        candidates=_numbers(candidates, "candidates", int),
-        steps=_numbers(steps, "steps", int),
-        rates=_numbers(rates, "rates", float),
-        clip=clip,
-        ledger=ledger,
-        dataset=dataset,
-    )
+        epsilon, delta, size=size or SIZE, columns=None if schema is not None else features or FEATURES, schema=schema,
+        classes=classes or None, adjacency=cast("Adjacency | None", adjacency), rows_per_unit=rows_per_unit,
+        candidates=numbers(candidates, "candidates", int, may_be_empty=True),
+        steps=numbers(steps, "steps", int, may_be_empty=True), rates=numbers(rates, "rates", may_be_empty=True),
+        clip=clip, ledger=ledger, dataset=dataset,
+    )  # fmt: skip
     given = (("size", size), ("features", features if schema is None else schema))
     examples = [f"--{name}" for name, value in given if value is None]
     if plot is not None:
@@ -104,25 +92,22 @@ def plan(
     else:
         _show(made, examples)
     if plot is not None:
-        errors.print(f"Written: {plot}", highlight=False, soft_wrap=True)
+        note(f"Written: {plot}")
 
 
 def _show(made: Plan, examples: list[str]) -> None:
-    console = Console()
-    console.print(f"[bold]What a budget buys[/bold]: {made.title}", highlight=False)
+    console = Console(highlight=False)
+    console.print(f"[bold]What a budget buys[/bold]: {made.title}")
     console.print(_noise_table(made.rows))
-    console.print()
-    console.print(made.words, highlight=False)
-    console.print()
+    console.print(f"\n{made.words}\n")
     console.print(_needs_table(made.records_needed))
-    console.print(f"\n[bold]What auto would do[/bold]: {escape(made.why)}\n", highlight=False)
+    console.print(f"\n[bold]What auto would do[/bold]: {escape(made.why)}\n")
     console.print(_tuning_table(made))
-    console.print(f"\n[bold]Recommendation[/bold]: {escape(made.recommendation)}", highlight=False)
+    console.print(f"\n[bold]Recommendation[/bold]: {escape(made.recommendation)}")
     if examples:
         console.print(
             f"{' and '.join(examples)} not given: an example stands in. Noise falls as 1 / records and grows with the "
-            "square root of the parameters.",
-            highlight=False,
+            "square root of the parameters."
         )
 
 
@@ -132,13 +117,13 @@ def _noise_table(rows: Sequence[PlanRow]) -> Table:
 
     table = narrow_table(
         caption="passes: over the data. by: the accountant that asks for the least noise; "
-        f"{' and '.join(names(lambda known: known.slow))} only for noise fixed beforehand, rounded up by up to 1 %. std: of a coordinate of a released mean gradient. noise / clip: "
-        "norm of the noise over the clip norm, of one step and of the average of all; sampling adds its own noise.",
+        f"{' and '.join(names(lambda known: known.slow))} only for noise fixed beforehand, rounded up by up to 1 %. "
+        "std: of a coordinate of a released mean gradient. noise / clip: norm of the noise over the clip norm, of one "
+        "step and of the average of all; sampling adds its own noise.",
     )
-    table.add_column("batch", no_wrap=True)
     noise = ("noise\nmultiplier", "by", "noise\nstd", "noise/clip\none step", "noise/clip\naverage")
-    for name in ("steps", "passes", *noise):
-        table.add_column(name, justify="left" if name == "by" else "right", no_wrap=True)
+    for name in ("batch", "steps", "passes", *noise):
+        table.add_column(name, justify="left" if name in ("batch", "by") else "right", no_wrap=True)
     least = min(row.run_ratio for row in rows)
     for row, after in zip(rows, [*rows[1:], None], strict=True):
         first = row.steps == min(other.steps for other in rows)
@@ -174,15 +159,13 @@ def _needs_table(needs: Sequence[Need]) -> Table:
 
 
 def _tuning_table(made: Plan) -> Table:
-    """What to expect of a setting with the whole budget, and when several are tuned."""
+    """What to expect of one setting with the whole budget, and of several that are tuned."""
     from ..plan.plans import PUBLIC, WORDS
 
     title = "What to expect, and what tuning would cost"
     table = narrow_table(title=title, title_style="bold", caption=_tuning_caption(made))
-    table.add_column("settings", justify="right", no_wrap=True)
-    table.add_column("tuned by", no_wrap=True)
-    for name in ("mu of each", "noise", "kept", "8 of 10"):
-        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("settings", "tuned by", "mu of each", "noise", "kept", "8 of 10"):
+        table.add_column(name, justify="left" if name == "tuned by" else "right", no_wrap=True)
     public = [way for way in made.tuning if way.how == PUBLIC]
     shown = [*(way for way in made.tuning if way.how != PUBLIC), *public[:1]]  # the same for any number of settings
     for before, way, after in zip([None, *shown[:-1]], shown, [*shown[1:], None], strict=True):
@@ -209,12 +192,3 @@ def _tuning_caption(made: Plan) -> str:
         f"{noise} kept: share of the gain over one answer for all that a model without privacy has (of {measure}); the middle "
         f"of recorded simulations and where 8 of 10 lie, at {made.expected.by} = {made.expected.at:,.3g}{outside}."
     )
-
-
-def _numbers(text: str, option: str, kind: type[Any]) -> list[Any]:
-    """Numbers with commas between them."""
-    try:
-        return [kind(part) for part in text.split(",") if part.strip()]
-    except ValueError:
-        example = "10,100,1000" if kind is int else "0.01,0.1"
-        raise ValueError(f"--{option} is {text!r}; pass numbers with commas between them, e.g. {example}") from None

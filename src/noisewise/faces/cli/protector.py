@@ -15,15 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ..progress import bar, bars
-from .main import JsonFlag, app, errors, print_json
+from .common import note, numbers
+from .main import JsonFlag, app, errors, narrow_table, print_json
 
 if TYPE_CHECKING:
     from ...learned.trained import TrainingPlan
     from ...protect.learned.zoo import Learned
-
-
-# Protectors and their results in words and tables that fit a terminal.
-
 
 RANGES = {"size": "records", "dimension": "parameters", "epsilon": "epsilon", "horizon": "steps"}
 
@@ -50,43 +47,39 @@ def listed(rows: list[dict[str, Any]]) -> Table:
         table.add_column(name, justify="right")
     for row in rows:
         ranges = "\n".join(f"{_range(row['ranges'][key])} {word}" for key, word in RANGES.items())
-        data = "\n".join(row["trained_on"]) or "not said"
+        data = "\n".join(row["trained_on"]) or "unknown"
         table.add_row(Text(row["name"]), Text(data), ranges, f"{row['weights']:,}", f"{row['kilobytes']:.1f}")
         table.add_section()
     return table
 
 
-def header_table(learned: Learned) -> Table:
-    """The header of a protector, a line for each thing."""
-    table = Table.grid(padding=(0, 2))
-    for label, text in _words(learned):
-        table.add_row(label, Text(text))  # a stranger's words are no markup
-    return table
-
-
-def _words(learned: Learned) -> list[tuple[str, str]]:
-    """The header in words, a line for each thing."""
+def _header(learned: Learned) -> Table:
+    """The header of a protector in words, a line for each fact."""
     header, design, recipe = learned.header, learned.design, learned.header.get("recipe", {})
     trained_on = [f"{entry['data']} ({entry['licence']})" for entry in header.get("trained_on", [])]
     parts = ["schedule"] * design.scheduler + ["steps"] * design.projector + ["clip norm"] * design.clip
     form = "a share of what is left" if design.form == "exact" else "a share of the whole budget, until it ends"
     norm = f"; {design.norm_share:.0%} of the budget for gradient norms" if design.norm_share else ""
-    how = f"{recipe['constraint']}, {recipe['epochs']} epochs, seed {recipe['seed']}" if recipe else "not said"
-    return [
+    how = f"{recipe['constraint']}, {recipe['epochs']} epochs, seed {recipe['seed']}" if recipe else "unknown"
+    lines = [
         ("name", learned.name),
-        ("trained on", ", ".join(trained_on) or "not said"),
+        ("trained on", ", ".join(trained_on) or "unknown"),
         ("for", "; ".join(f"{_range(header['ranges'][key])} {word}" for key, word in RANGES.items())),
         ("steps", f"{learned.horizon} recommended"),
         ("learns", f"{', '.join(parts) or 'nothing'}; spends {form}; {design.inputs} inputs{norm}"),
         ("weights", f"{_weights(learned):,}, LSTMs of {design.units} units, SHA-256 {learned.digest}"),
         ("recipe", how + (f", {header['seconds']:.0f} s" if "seconds" in header else "")),
-        ("made by", f"noisewise {header.get('version', '(version not said)')}"),
-        ("command", header.get("command") or "not said"),
+        ("made by", f"noisewise {header.get('version', '(unknown version)')}"),
+        ("command", header.get("command") or "unknown"),
     ]
+    table = Table.grid(padding=(0, 2))
+    for label, text in lines:
+        table.add_row(label, Text(text))  # the words of an untrusted file are no markup
+    return table
 
 
 def held_out(rows: list[dict[str, Any]], title: str) -> Table:
-    """An evaluation: means, and by how much the learned protector is better, paired, with standard errors."""
+    """An evaluation: means, and the paired gains of the learned protector with standard errors."""
 
     def gain(row: dict[str, Any], key: str, factor: float, digits: int) -> str:
         if row[key] is None:
@@ -94,31 +87,16 @@ def held_out(rows: list[dict[str, Any]], title: str) -> Table:
         error = "" if row[f"{key}_se"] is None else f" ± {factor * row[f'{key}_se']:.{digits}f}"
         return f"{factor * row[key]:+.{digits}f}{error}"
 
-    table = Table(
-        title=title,
-        title_justify="left",
-        box=box.SIMPLE,
-        pad_edge=False,
-        collapse_padding=True,
-        caption_justify="left",
-        caption="gains: learned against the row's protector, same tasks and noise",
-    )
-    table.add_column("epsilon", justify="right")
-    table.add_column("protector", no_wrap=True)
-    for name in ("loss", "right %", "spent %", "gain in loss", "gain in %"):
-        table.add_column(name, justify="right", no_wrap=True)
+    caption = "gains: learned against the row's protector, same tasks and noise"
+    table = narrow_table(title=title, caption=caption)
+    for name in ("epsilon", "protector", "loss", "right %", "spent %", "gain in loss", "gain in %"):
+        table.add_column(name, justify="left" if name == "protector" else "right", no_wrap=name != "epsilon")
     last = None
     for row in rows:
+        epsilon = f"{row['epsilon']:g}" if row["epsilon"] != last else ""
         accuracy = "" if row["accuracy"] is None else f"{100 * row['accuracy']:.2f}"
-        table.add_row(
-            f"{row['epsilon']:g}" if row["epsilon"] != last else "",
-            row["protector"],
-            f"{row['loss']:.3f}",
-            accuracy,
-            f"{100 * row['spent']:.1f}",
-            gain(row, "loss_gain", 1, 3),
-            gain(row, "accuracy_gain", 100, 2),
-        )
+        gains = gain(row, "loss_gain", 1, 3), gain(row, "accuracy_gain", 100, 2)
+        table.add_row(epsilon, row["protector"], f"{row['loss']:.3f}", accuracy, f"{100 * row['spent']:.1f}", *gains)
         last = row["epsilon"]
     return table
 
@@ -144,10 +122,7 @@ TaskFile = Annotated[
 Data = Annotated[
     Path | None,
     typer.Option(
-        help="Folder with the data files that the tasks name; by default the task file's.",
-        exists=True,
-        file_okay=False,
-        show_default=False,
+        help="Folder with the data files of the tasks.", exists=True, file_okay=False, show_default="the task file's"
     ),
 ]
 
@@ -175,9 +150,7 @@ def train(
         float | None, typer.Option(help="First clip norms, relative to those of zero weights.", show_default=False)
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of weights, tasks and noise.")] = 0,
-    name: Annotated[
-        str | None, typer.Option(help="Its name; by default that of the tasks.", show_default=False)
-    ] = None,
+    name: Annotated[str | None, typer.Option(help="Its name.", show_default="that of the tasks")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint of a stopped run.")] = False,
     json_output: JsonFlag = False,
 ) -> None:
@@ -196,20 +169,20 @@ def train(
         with _training_bar(plan) as report:
             learned = train_protector(plan, out, resume=resume, report=report)
     except KeyboardInterrupt:
-        errors.print(f"stopped; {checkpoint_of(out)} is kept, pass --resume to go on", highlight=False, soft_wrap=True)
+        note(f"stopped; {checkpoint_of(out)} is kept, pass --resume to go on")
         raise typer.Exit(130) from None
     if json_output:
         print_json(learned.header)
     else:
         Console().print(held_out(learned.header["held_out"], f"{learned.name} on held-out public tasks"))
     files = ", ".join(str(path) for path in (out, *curves_of(out)))
-    errors.print(f"written: {files} ({learned.header['seconds']:.0f} s of training)", highlight=False, soft_wrap=True)
+    note(f"written: {files} ({learned.header['seconds']:.0f} s of training)")
 
 
 def _plan(
     tasks: str, out: Path, data: Path | None, preset: str, seed: int, name: str | None, options: dict[str, Any]
 ) -> TrainingPlan:
-    """The preset with what was said otherwise, and the command that says the same."""
+    """The preset with the options that were passed, and the command that repeats it."""
     from dataclasses import replace
 
     from ...learned.trained import PRESETS, TrainingPlan, find_tasks, paper_tasks
@@ -223,19 +196,19 @@ def _plan(
     distribution = find_tasks(tasks, data)
     if preset == "paper":
         distribution = paper_tasks(distribution)
-    said = ["noisewise", "protector", "train", Path(tasks).name, "--out", out.name]
-    said += ["--data", "FOLDER"] if any(source.file for source in distribution.sources) else []
-    said += ["--preset", preset] if preset != "default" else []
+    command = ["noisewise", "protector", "train", Path(tasks).name, "--out", out.name]
+    command += ["--data", "FOLDER"] if any(source.file for source in distribution.sources) else []
+    command += ["--preset", preset] if preset != "default" else []
     for key, value in options.items():
-        said += ["--clip" if value else "--no-clip"] if key == "clip" else [f"--{key.replace('_', '-')}", str(value)]
-    said += ["--seed", str(seed)]
-    said += ["--name", name] if name else []
-    return TrainingPlan(name or distribution.name, distribution, design, recipe, shlex.join(said))
+        command += ["--clip" if value else "--no-clip"] if key == "clip" else [f"--{key.replace('_', '-')}", str(value)]
+    command += ["--seed", str(seed)]
+    command += ["--name", name] if name else []
+    return TrainingPlan(name or distribution.name, distribution, design, recipe, shlex.join(command))
 
 
 @contextmanager
 def _training_bar(plan: TrainingPlan) -> Iterator[Callable[[Any], None]]:
-    """A bar with objective, spent budget, seconds per meta-step and time left; then one for what follows training."""
+    """A bar with objective, spent budget, seconds per meta-step and time left; then one for the evaluation."""
     from ...learned.meta import Epoch
 
     updates = max(plan.recipe.scheduler_updates + plan.recipe.projector_updates, 1)
@@ -246,7 +219,7 @@ def _training_bar(plan: TrainingPlan) -> Iterator[Callable[[Any], None]]:
             if not isinstance(news, Epoch):
                 show(*news)
                 return
-            for key in ("objective", "spent", "seconds"):  # tasks differ, so a single epoch says little
+            for key in ("objective", "spent", "seconds"):  # tasks differ: a single epoch is a poor measure
                 smooth[key] = 0.9 * smooth.get(key, getattr(news, key)) + 0.1 * getattr(news, key)
             text = f"objective {smooth['objective']:.3f}, spent {smooth['spent']:.3f}, {smooth['seconds'] / updates:.2f} s a meta-step"
             show("training", news.number + 1, plan.recipe.epochs, text)
@@ -288,7 +261,7 @@ def show(which: Which, json_output: JsonFlag = False) -> None:
     if json_output:
         print_json(header)
         return
-    Console().print(header_table(learned))
+    Console().print(_header(learned))
     if header.get("held_out"):
         Console().print(held_out(header["held_out"], "On held-out public tasks"))
 
@@ -312,7 +285,7 @@ def plot(
         plot_behaviour(learned, out)
     if json_output:
         print_json({"protector": learned.name, "written": str(out)})
-    errors.print(f"written: {out}", highlight=False, soft_wrap=True)
+    note(f"written: {out}")
 
 
 @protector.command()
@@ -330,7 +303,7 @@ def evaluate(
 ) -> None:
     """Compare a protector with the zero-weight one and designed momentum descent, on the same held-out public tasks.
 
-    Gains are what the learned protector is better by, paired by task, with standard errors over tasks.
+    Gains of the learned protector are paired by task, with standard errors over tasks.
 
     Example: [bold]noisewise protector evaluate clear generated --epsilons 0.05,0.2[/bold]
     """
@@ -339,24 +312,15 @@ def evaluate(
     from ...protect.learned.zoo import named
 
     learned, distribution = named(which), find_tasks(tasks, data)
+    chosen = None if epsilons is None else numbers(epsilons, "epsilons")
     with bar("held-out runs", transient=False) as report, on_one_thread():
         rows = evaluate_protector(
-            learned, distribution, epsilons=_numbers(epsilons), horizon=steps, many=many, parts=parts, report=report
+            learned, distribution, epsilons=chosen, horizon=steps, many=many, parts=parts, report=report
         )
     horizon = steps or learned.horizon
     if json_output:
-        print_json(
-            {"protector": learned.name, "tasks": distribution.name, "horizon": horizon, "many": many, "rows": rows}
-        )
+        named_by = {"protector": learned.name, "tasks": distribution.name}
+        print_json({**named_by, "horizon": horizon, "many": many, "rows": rows})
     else:
         title = f"{learned.name} on {many} held-out tasks of {distribution.name}, {horizon} steps"
         Console().print(held_out(rows, title))
-
-
-def _numbers(text: str | None) -> list[float] | None:
-    if text is None:
-        return None
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ValueError(f"--epsilons is {text!r}; pass numbers with commas, e.g. 0.05,0.2") from None

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from .main import JsonFlag, app, print_json
+from .common import answer
+from .main import JsonFlag, app
 
 
 @app.command()
@@ -29,9 +30,6 @@ def report(
     from ...evidence.report.page import write_report
 
     written = write_report(run, out)
-    if json_output:
-        print_json({"report": str(written), "bytes": written.stat().st_size})
-    else:
-        typer.echo(f"Written: {written}")
+    answer({"report": str(written), "bytes": written.stat().st_size}, f"Written: {written}", json_output)
     if show:
         typer.launch(written.resolve().as_uri())

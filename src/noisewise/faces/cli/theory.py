@@ -14,7 +14,8 @@ import typer
 from rich.console import Console
 
 from ...accounts.atomic import write_atomically
-from .main import JsonFlag, app, errors, print_json, table_of
+from .common import note
+from .main import JsonFlag, app, print_json, table_of
 
 if TYPE_CHECKING:
     from ...evidence.theory.risk import Problem
@@ -43,7 +44,7 @@ Beta = Annotated[float, typer.Option(help="Momentum in [0, 1).")]
 
 
 class TheoryTable(NamedTuple):
-    """What a command made: rows, their title and picture, and a shorter table for people if all rows are too many."""
+    """The rows of a command, their title and picture, and a shorter table for people."""
 
     rows: list[dict[str, Any]]
     title: str
@@ -55,7 +56,23 @@ def delivered(make: Callable[..., TheoryTable]) -> None:
     """A command of ``make``'s name and options that also takes --json, --csv and --out."""
 
     def command(json_output: JsonFlag = False, out: Out = None, csv_path: Csv = None, **options: Any) -> None:
-        _deliver(make(**options), json_output=json_output, csv_path=csv_path, out=out)
+        made = make(**options)
+        if csv_path is not None:
+            csv_path.parent.mkdir(parents=True, exist_ok=True)
+            text = io.StringIO()
+            writer = csv.DictWriter(text, made.rows[0])
+            writer.writeheader()
+            writer.writerows(made.rows)
+            write_atomically(csv_path, text.getvalue().encode())
+        if out is not None:
+            made.plot(made.rows, out)
+        if json_output:
+            print_json({"rows": made.rows})
+        else:
+            _show(made)
+        for path in (csv_path, out):
+            if path is not None:
+                note(f"Written: {path}")
 
     own = [one for one in signature(command, eval_str=True).parameters.values() if one.name != "options"]
     command.__signature__ = Signature([*own, *signature(make, eval_str=True).parameters.values()])  # type: ignore[attr-defined]
@@ -64,43 +81,26 @@ def delivered(make: Callable[..., TheoryTable]) -> None:
     theory.command(make.__name__)(command)
 
 
-def _deliver(made: TheoryTable, *, json_output: bool, csv_path: Path | None, out: Path | None) -> None:
-    """Files first; then all rows as JSON, or a table short enough to read."""
+def _show(made: TheoryTable) -> None:
+    """All rows, or some of them if they are too many to read."""
     rows = made.rows
-    if csv_path is not None:
-        csv_path.parent.mkdir(parents=True, exist_ok=True)
-        text = io.StringIO()
-        writer = csv.DictWriter(text, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
-        write_atomically(csv_path, text.getvalue().encode())
-    if out is not None:
-        made.plot(rows, out)
-    if json_output:
-        print_json({"rows": rows})
-    else:
-        shown = made.table or rows
-        if not made.table and len(rows) > MAX_SHOWN_ROWS * 2:
-            shown = [rows[round(i * (len(rows) - 1) / (MAX_SHOWN_ROWS - 1))] for i in range(MAX_SHOWN_ROWS)]
-        plain = [{key: "-" if value is None else value for key, value in row.items()} for row in shown]
-        Console().print(table_of(plain, made.title))
-        if len(shown) < len(rows) and made.table is None:
-            errors.print(f"{len(shown)} of {len(rows)} rows; all of them with --json or --csv FILE.", highlight=False)
-    for path in (csv_path, out):
-        if path is not None:
-            errors.print(f"Written: {path}", highlight=False, soft_wrap=True)
+    shown = made.table or rows
+    if not made.table and len(rows) > MAX_SHOWN_ROWS * 2:
+        shown = [rows[round(i * (len(rows) - 1) / (MAX_SHOWN_ROWS - 1))] for i in range(MAX_SHOWN_ROWS)]
+    plain = [{key: "-" if value is None else value for key, value in row.items()} for row in shown]
+    Console().print(table_of(plain, made.title))
+    if len(shown) < len(rows) and made.table is None:
+        note(f"{len(shown)} of {len(rows)} rows; all of them with --json or --csv FILE.")
 
 
-def _problem(
-    *, kappa: float, records: int, dimension: int, smoothness: float, clip: float, gap: float, R: float
-) -> Problem:
+def _problem(*, kappa: float, smoothness: float = 1.0, **of: Any) -> Problem:
     from ...evidence.theory.risk import Problem
     from ...trusted import validate
 
     validate.positive(kappa=kappa, smoothness=smoothness)
     if kappa < 1:
         raise ValueError(f"kappa is {kappa!r}; pass a number >= 1")
-    return Problem(M=smoothness, mu=smoothness / kappa, G=clip, D=dimension, N=records, R=R, gap=gap)
+    return Problem(M=smoothness, mu=smoothness / kappa, **of)
 
 
 def _whole_grid(low: float, high: float, points: int) -> list[int]:
@@ -132,9 +132,7 @@ def bounds(
     from ...evidence.theory import plots
 
     R = th.privacy_total(epsilon, delta, adjacency)
-    problem = _problem(
-        kappa=kappa, records=records, dimension=dimension, smoothness=smoothness, clip=clip, gap=gap, R=R
-    )
+    problem = _problem(kappa=kappa, smoothness=smoothness, G=clip, D=dimension, N=records, R=R, gap=gap)
     best = {th.best_steps(problem, name) for name in ("uniform", "dynamic")}
     grid = sorted({*_whole_grid(1, largest, 60), *(steps for steps in best if steps <= largest)})
     rows = th.bound_rows(problem, grid, beta=beta, draws=draws, simulate_every=5)
@@ -143,7 +141,7 @@ def bounds(
 
 
 def _risks(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Bounds and simulated runs for people; a star marks runs with clipped gradients, which no bound covers."""
+    """Bounds and simulated runs; a star marks runs with clipped gradients, which no bound covers."""
     table: list[dict[str, Any]] = []
     for row in rows:
         if row["uniform_simulated"] is not None:
@@ -182,9 +180,7 @@ def advantage(
     R = th.privacy_total(epsilon, delta, adjacency)
     rows: list[dict[str, Any]] = []
     for count in records or [1_000, 10_000, 100_000, 1_000_000]:
-        problem = _problem(
-            kappa=1.0, records=count, dimension=dimension, smoothness=smoothness, clip=clip, gap=gap, R=R
-        )
+        problem = _problem(kappa=1.0, smoothness=smoothness, G=clip, D=dimension, N=count, R=R, gap=gap)
         rows += th.advantage(problem, np.geomspace(1, largest, 81).tolist())
     title = f"{dimension} parameters, epsilon {epsilon:g}, delta {delta:g}, {adjacency}"
     return TheoryTable(rows, f"Uniform over dynamic bound: {title}", partial(plots.plot_advantage, title=title))
@@ -227,7 +223,7 @@ def influence(
     from ...evidence.theory import plots
     from ...evidence.theory.momentum import largest_rate
 
-    problem = _problem(kappa=kappa, records=1, dimension=dimension, smoothness=1.0, clip=1.0, gap=1.0, R=1.0)
+    problem = _problem(kappa=kappa, G=1.0, D=dimension, N=1, R=1.0, gap=1.0)
     eta = largest_rate(problem.M, problem.mu, beta) if beta else None
     rows = th.measured_influence(problem, steps, beta=beta, eta=eta, draws=draws, seed=seed)
     kind = f"momentum {beta:g}" if beta else "descent"
@@ -278,12 +274,12 @@ def accountants(
     )
     for row in rows:
         if row["refused"] and row["steps"] == grid[-1]:
-            errors.print(f"{row['accountant']}: {row['refused']}", highlight=False, markup=False, soft_wrap=True)
+            note(f"{row['accountant']}: {row['refused']}")
     return TheoryTable(rows, f"Accountants, delta {delta:g}, {adjacency}", plots.plot_accountants, _prices(rows))
 
 
 def _prices(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Epsilons for people: a row for each sampling and accountant, a column for each number of steps."""
+    """Epsilons: a row for each sampling and accountant, a column for each number of steps."""
     table: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
         key = (row["sampling"], row["accountant"])
@@ -314,15 +310,9 @@ def erm(
     best = th.best_private_steps(records=records, dimension=dimension, R=R)
     grid = sorted({*_whole_grid(2, max(100.0 * best, 10.0 * records), 24), best})
     rows = risk_rows(
-        grid,
-        epsilon=epsilon,
-        delta=delta,
-        diameter=diameter,
-        lipschitz=lipschitz,
-        records=records,
-        dimension=dimension,
+        grid, epsilon=epsilon, delta=delta, diameter=diameter, lipschitz=lipschitz, records=records, dimension=dimension,
         adjacency=adjacency,
-    )
+    )  # fmt: skip
     title = f"{records:,} records, {dimension} parameters, epsilon {epsilon:g}, delta {delta:g}"
     return TheoryTable(
         rows, f"Projected descent, best T {best:,}: {title}", partial(plots.plot_erm, title=title, best=best)

@@ -10,15 +10,19 @@ import typer
 
 from .main import JsonFlag, app, fail, print_json
 
+RINGS = {
+    1: "always read",
+    2: "read what the statement names",
+    3: "not read: compiled twins, compared bit for bit, and carriers",
+}
+
 
 @app.command()
 def verify(
     statement: Annotated[Path, typer.Argument(help="A statement.json written by noisewise, or a run folder.")],
     ledger: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL", help="Find the run of a folder in the account that paid for it.", show_default=False
-        ),
+        typer.Option(metavar="URL", help="Find the run in the account that paid for it.", show_default=False),
     ] = None,
     dataset: Annotated[
         str | None, typer.Option(metavar="NAME", help="The account that must have paid.", show_default=False)
@@ -33,14 +37,15 @@ def verify(
 ) -> None:
     """Recompute the promise of a statement from the statement alone: yes or no.
 
-    Of a run folder it also checks the seal, and that text, trace, settings and statement say the same. Whoever rewrites
-    all of them alike and seals the folder anew cannot be found out from the folder: its word is its sender's word.
+    In a run folder it also checks the seal, and that text, trace, settings and statement agree. A sender who changes all
+    of them consistently and seals the folder anew is not detected: the folder is only as trustworthy as its sender.
 
     With --ledger it looks the run up in the account that paid for it: the same terms, amounts and events must be written
     there. With --dataset it must be that account, in the ledger of --ledger or NOISEWISE_LEDGER.
 
-    With --reading-list it prints which files of noisewise the run's promise rests on: what to read first (ring 1), what the statement
-    names (ring 2), and compiled twins, which tests compare with their references (ring 3); and whether they are those installed here.
+    With --reading-list it prints the files of noisewise that the promise rests on: what to read first (ring 1), what the
+    statement names (ring 2), and compiled twins, which tests compare with their references (ring 3); and whether they are
+    the installed ones.
 
     Needs no data. Exit code 0 for yes, 1 for no, 2 when the file cannot be read.
 
@@ -66,9 +71,8 @@ def verify(
     else:
         typer.echo(str(verdict))
         if others:
-            typer.echo(
-                f"note: {others} of the {len(code or ())} files that the run's promise rests on are not those installed here (--reading-list)"
-            )
+            of = f"{others} of the {len(code or ())} files that the run's promise rests on"
+            typer.echo(f"note: {of} are not those installed here (--reading-list)")
         if found is not None:
             typer.echo(f"{'yes' if found[0] else 'no'}: {found[1]}")
     raise typer.Exit(0 if verdict.holds and (found is None or found[0]) else 1)
@@ -81,29 +85,22 @@ def _in_account(folder: Path, ledger: str | None, dataset: str | None) -> tuple[
 
     opened = Ledger(ledger)
     if not folder.is_dir():
-        raise ValueError(f"{folder}: a ledger is asked about a run folder; pass the folder that noisewise train wrote")
+        raise ValueError(f"{folder}: is not a run folder, and a ledger holds runs; pass what noisewise train wrote")
     return paid(opened, _document(folder / "spending.json"), _document(folder / "statement.json") or {}, dataset)
 
 
 def _document(path: Path) -> Any:
-    """A JSON file of a stranger's; None where it is missing or none."""
+    """An untrusted JSON file, read as the verdict reads it; None if it is missing or not JSON."""
     from ...statements.seal import parsed
 
     try:
-        return parsed(path.read_bytes())  # as the verdict reads it
+        return parsed(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
 
 
-RINGS = {
-    1: "always read",
-    2: "read what the statement names",
-    3: "not read: compiled twins, compared bit for bit, and carriers",
-}
-
-
 def _code(path: Path) -> list[dict[str, Any]] | None:
-    """The files that a statement lists; None where it lists none."""
+    """The files that a statement lists; None if it has no list, or a forged one, of which nothing may be printed."""
     from ...statements.reading_list import CODE, installed, odd_code
     from ...statements.seal import check_shape
 
@@ -113,7 +110,7 @@ def _code(path: Path) -> list[dict[str, Any]] | None:
         check_shape(code, CODE, "the code of the statement")
     except ValueError:
         return None
-    return None if code is None or odd_code(code) else installed(code)  # of a forger's list nothing is printed
+    return None if code is None or odd_code(code) else installed(code)
 
 
 def _show_list(path: Path, *, json_output: bool) -> None:

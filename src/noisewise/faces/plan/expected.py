@@ -1,14 +1,14 @@
-"""What to expect of a private model of a table, from recorded simulations: no private record is asked.
+"""What to expect of a private model of a table, from recorded simulations: no private record is read.
 
 kept = (private score - constant's) / (best score without privacy - constant's): the share that "auto" keeps of what the better
-of a linear model and boosted trees gains, trained on as many rows without privacy, over always giving one answer. Scores are
-ROC AUC, or R^2 where the target is a number. ``KEPT`` holds the 10 %, 50 % and 90 % quantiles over generated tasks and public
-tables with a like ``n mu / columns ** POWER``, and is what
+of a linear model and boosted trees, trained on as many rows without privacy, gains over always giving one answer. Scores are
+ROC AUC, or R^2 if the target is a number. ``KEPT`` holds the 10 %, 50 % and 90 % quantiles over generated tasks and public
+tables with a similar ``n mu / columns ** POWER``, as printed by
 
     noisewise bench expected --data TABLES
 
-printed; docs/results/expected.md says what was run and how far single tasks lie from it. Between its rows numbers are
-interpolated in the logarithm; beyond its ends they stay as they are there, and ``within`` is False.
+docs/results/expected.md says what was run and how far single tasks lie from it. Between rows, values are interpolated in the
+logarithm; beyond the ends they are constant, and ``within`` is False.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ KEPT: dict[str, tuple[tuple[float, float, float, float], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The share kept: the middle of simulations, and where nine of ten lie above (``low``) and below (``high``).
+    """The share kept: the median of simulations, with nine of ten above ``low`` and nine of ten below ``high``.
 
-    ``at`` is the value of ``by`` that was looked up, ``within`` whether simulations had such values.
+    ``at``: the value of ``by`` that was looked up; ``within``: whether simulations had such values.
     """
 
     low: float
@@ -68,7 +68,7 @@ class Expected:
 
 
 def expected(clarity: float, columns: int, classes: int | None) -> Expected:
-    """What to expect for n mu = ``clarity``, so many columns, and a target with classes (None: a number).
+    """What to expect for n mu = ``clarity`` and a target with classes (None: a number).
 
     >>> small, large = expected(300.0, 10, 2), expected(30_000.0, 10, 2)
     >>> small.mid < large.mid, small.low < small.mid < small.high
@@ -81,7 +81,7 @@ def expected(clarity: float, columns: int, classes: int | None) -> Expected:
 
 
 def clarity_for(share: float, columns: int, classes: int | None) -> float:
-    """The least n mu at which the middle of simulations keeps such a share; infinite if none does.
+    """The least n mu at which the median of simulations keeps this share; infinite if none does.
 
     >>> round(expected(clarity_for(0.8, 10, 2), 10, 2).mid, 6)
     0.8

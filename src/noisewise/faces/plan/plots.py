@@ -34,14 +34,13 @@ def plot_plan(
 
 
 def _noise(axes: Any, rows: Sequence[PlanRow], value: str, title: str) -> None:
-    for sampling, (colour, line, mark) in zip(dict.fromkeys(row.sampling for row in rows), cycle(STYLES), strict=False):
+    for sampling, style in zip(dict.fromkeys(row.sampling for row in rows), cycle(STYLES), strict=False):
         mine = [row for row in rows if row.sampling == sampling]
-        look = {"color": colour, "linestyle": line, "marker": mark, "markersize": 5.5, "linewidth": 1.7}
-        above, name = 3 - len(axes.lines) / 20, sampling_name(sampling)
-        axes.plot([row.steps for row in mine], [getattr(row, value) for row in mine], zorder=above, label=name, **look)
+        look = {"zorder": 3 - len(axes.lines) / 20, "label": sampling_name(sampling), **_look(*style)}
+        axes.plot([row.steps for row in mine], [getattr(row, value) for row in mine], **look)
     label_axes(axes, title=title, x="number of steps", log="xy")
     low, high = axes.get_ylim()
-    widen = max(1.3, (8 * low / high) ** 0.5)  # at least two labelled ticks, and no drama where lines are level
+    widen = max(1.3, (8 * low / high) ** 0.5)  # at least two labelled ticks, and level lines look level
     axes.set_ylim(low / widen, high * widen)
     if low / widen < 1 < high * widen:
         axes.axhline(1, color=GREY, linewidth=0.9)
@@ -50,6 +49,10 @@ def _noise(axes: Any, rows: Sequence[PlanRow], value: str, title: str) -> None:
     _x_ticks(axes, sorted({row.steps for row in rows}))
     axes.yaxis.set_major_formatter(lambda ratio, _: f"{ratio:g}")
     axes.yaxis.set_minor_formatter(lambda ratio, _: f"{ratio:g}" if f"{ratio:e}"[0] in "25" else "")
+
+
+def _look(colour: str, line: str, mark: str) -> dict[str, Any]:
+    return {"color": colour, "linestyle": line, "marker": mark, "markersize": 5.5, "linewidth": 1.7}
 
 
 def _x_ticks(axes: Any, values: Sequence[int]) -> None:
@@ -62,15 +65,13 @@ def _x_ticks(axes: Any, values: Sequence[int]) -> None:
 
 
 def _ways(tuning: Sequence[Tuning]) -> dict[str, list[Tuning]]:
-    """The points of each line; all start at no tuning, if that is there."""
+    """The points of each line, beginning at no tuning."""
     return {how: [way for way in tuning if way.how in (NONE, how)] for how in LOOKS}
 
 
 def _factors(axes: Any, tuning: Sequence[Tuning], counts: Sequence[int]) -> None:
     for how, ways in _ways(tuning).items():
-        colour, line, mark = LOOKS[how]
-        look = {"color": colour, "linestyle": line, "marker": mark, "markersize": 5.5, "linewidth": 1.7}
-        axes.plot([way.candidates for way in ways], [way.factor for way in ways], label=how, **look)
+        axes.plot([way.candidates for way in ways], [way.factor for way in ways], label=how, **_look(*LOOKS[how]))
     label_axes(axes, title="noise of one setting when k are tuned", x="settings k", y="times that of one run", log="xy")
     highest = max(way.factor for way in tuning)
     marks = [mark for mark in (1, 2, 3, 5, 10, 20, 50, 100) if mark <= 1.05 * highest]
@@ -87,12 +88,11 @@ def _kept(axes: Any, tuning: Sequence[Tuning], counts: Sequence[int], expected: 
         axes.set_axis_off()
         return
     for how, ways in _ways(tuning).items():
-        colour, line, mark = LOOKS[how]
         known = [(way.candidates, way.kept) for way in ways if way.kept is not None]
         x = [count for count, _ in known]
-        look = {"color": colour, "linestyle": line, "marker": mark, "markersize": 5.5, "linewidth": 1.7}
-        axes.plot(x, [kept.mid for _, kept in known], label=how, **look)
+        axes.plot(x, [kept.mid for _, kept in known], label=how, **_look(*LOOKS[how]))
         if how == SELECTION:
+            colour = LOOKS[how][0]
             low, high = [kept.low for _, kept in known], [kept.high for _, kept in known]
             axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
             note(axes, "8 of 10 simulations", (x[0], low[0]), (4, 4), fontsize=8.5, color=colour)

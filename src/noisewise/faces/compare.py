@@ -1,8 +1,8 @@
-"""Every method on public rows, at a budget and a private size that are yours: an estimate before any record is touched.
+"""Every method on public rows, at your budget and private size: an estimate before any private record is touched.
 
 Each repeat splits the public rows anew into test rows, a few rows that act as public ones for the methods that need
-them, and the rest, from which ``size`` rows are drawn with replacement to stand for the private records. So many equal
-rows make an estimate of the noise's cost, not of what a larger sample would teach.
+them, and the rest, from which ``size`` rows are drawn with replacement to stand for the private records. Repeated rows
+show what the noise costs, not what a larger sample would teach.
 
 *Guarantee*: none is needed, as no private record is read. Runs are seeded simulations with a public size.
 """
@@ -13,32 +13,60 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...accounts import Budget
-from ...evidence.metrics import ABOUT_95, NAMES, class_figures, of_numbers
-from ...guest import method_named
-from ...methods import known_names
-from ...tables.fit.labels import Classes
-from ...trusted import validate
-from ...trusted.events import Adjacency
-from ...trusted.losses import USUAL
-from ..sklearn import PrivateClassifier, PrivateRegressor
-from .outcome import METRICS, MIN_REPEATS, Row, ranked
+from ..accounts import Budget
+from ..evidence.metrics import ABOUT_95, NAMES, class_figures, of_numbers
+from ..guest import method_named
+from ..methods import known_names
+from ..tables.fit.labels import Classes
+from ..trusted import validate
+from ..trusted.events import Adjacency
+from ..trusted.losses import USUAL
+from .sklearn import PrivateClassifier, PrivateRegressor
 
 Array = NDArray[Any]
-Report = Callable[[int, int], None]
 TEST_SHARE = 0.2
+METRICS = {"classification": "accuracy", "regression": "mean squared error"}
+MIN_REPEATS = 3  # for a standard error: two scores can agree by chance
+NOTE = (
+    "An estimate: seeded simulations on bootstrapped rows of public data (drawn with replacement to the private size), "
+    "with the number of records taken as public; no private record was read."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One method: mean score over the repeats and its standard error (of three or more), or why it was refused.
+
+    ``worse``: how much worse it is than training without privacy on the same rows of each repeat, which cancels what the
+    splits have in common; None when nothing was trained without privacy. ``public``: the method needs public rows.
+    ``private``: it makes a promise at all. ``seconds``: the median of a training. ``metrics``: the other figures, each a mean
+    (``value``) with a 95 % ``interval`` over the repeats.
+    """
+
+    method: str
+    mean: float | None
+    standard_error: float | None
+    refused: str | None
+    public: bool
+    private: bool
+    seconds: float
+    scores: tuple[float, ...]
+    worse: float | None = None
+    worse_error: float | None = None
+    warnings: tuple[str, ...] = ()
+    metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What all simulated runs share; public, and small enough to send to every process."""
+    """What all simulated runs share: public, and sent to every process."""
 
     task: str
     epsilon: float
@@ -94,12 +122,12 @@ def compare(
     public_share: float = 0.1,
     jobs: int = 1,
     seed: int = 0,
-    report: Report | None = None,
+    report: Callable[[int, int], None] | None = None,
 ) -> list[Row]:
     """Train every method ``repeats`` times on ``size`` rows drawn from public rows ``X``, ``y``; score held-out rows.
 
     ``task`` is "classification" (score: accuracy) or "regression" (mean squared error, which needs ``target_bounds``).
-    ``methods`` None takes all of them. ``report(done, total)`` is called after each training.
+    Without ``methods`` all of them run. ``report(done, total)`` is called after each training.
     """
     validate.one_of(tuple(METRICS), task=task)
     validate.whole(size=size, repeats=repeats, jobs=jobs)
@@ -108,7 +136,12 @@ def compare(
     if rows.ndim != 2 or len(rows) != len(labels):
         raise ValueError(f"X has shape {rows.shape} and y {labels.shape}; pass rows and one label each")
     names = _known(methods)
-    _check_budget(epsilon, delta, adjacency, size)
+    Budget(epsilon, delta, adjacency=cast(Adjacency, adjacency))
+    if delta > 1 / size:
+        raise ValueError(
+            f"delta is {delta!r}, above 1/size = {1 / size:.3g}, which allows publishing a record; "
+            f"pass a delta well below it, e.g. {0.1 / size:.1g}"
+        )
     chosen_loss = loss if loss is not None else "auto" if task == "classification" else USUAL["regression"]
     known = np.unique(labels).tolist() if classes is None and task == "classification" else classes
     budget = (epsilon, delta, adjacency)
@@ -121,8 +154,8 @@ def compare(
         if report is not None:
             report(len(outcomes), len(cells))
     outcomes.sort(key=lambda outcome: outcome.repeat)
-    summed = [_row(name, [outcome for outcome in outcomes if outcome.method == name]) for name in names]
-    return ranked(_against_reference(summed, task), task)
+    found = [_row(name, [outcome for outcome in outcomes if outcome.method == name]) for name in names]
+    return ranked(_against_reference(found, task), task)
 
 
 def sizes(rows: int, public_share: float) -> tuple[int, int, int]:
@@ -148,42 +181,16 @@ def constant_score(y: Any, *, task: str) -> float:
     return float(np.unique(labels, return_counts=True)[1].max() / len(labels))
 
 
-def document(
-    rows: Sequence[Row],
-    *,
-    task: str,
-    epsilon: float,
-    delta: float,
-    adjacency: str,
-    size: int,
-    repeats: int,
-    recommended: str,
-    **facts: Any,
-) -> dict[str, Any]:
-    """The comparison as plain data, for ``comparison.json``; ``facts`` are what else a reader should know.
-
-    ``recommended``: the method that "auto" chooses for such a table.
-    """
+def document(rows: Sequence[Row], *, task: str, **facts: Any) -> dict[str, Any]:
+    """The comparison as plain data, for ``comparison.json``; ``facts``: the settings, and what else a reader should know."""
     return {
         "format": "noisewise-comparison/1",
-        "epsilon": epsilon,
-        "delta": delta,
-        "adjacency": adjacency,
-        "size": size,
-        "repeats": repeats,
         "metric": METRICS[task],
         "better": "higher" if task == "classification" else "lower",
-        "recommended": recommended,
         "note": NOTE,
         **facts,
         "rows": [{**asdict(row), "scores": list(row.scores), "warnings": list(row.warnings)} for row in rows],
     }
-
-
-NOTE = (
-    "An estimate: seeded simulations on bootstrapped rows of public data (drawn with replacement to the private size), "
-    "with the number of records taken as public; no private record was read."
-)
 
 
 def split_rows(rows: int, settings: Settings, repeat: int) -> RepeatRows:
@@ -220,33 +227,27 @@ def _outcome(name: str, repeat: int, X: Array, y: Array, settings: Settings) -> 
         warnings.simplefilter("always")
         try:
             estimator.fit(X[parts.private], y[parts.private], public=public)
-            score = _score(estimator, X[parts.test], y[parts.test], settings.task)
+            predicted, right = estimator.predict(X[parts.test]), y[parts.test]
+            score = float(
+                np.mean(predicted == right if settings.task == "classification" else (predicted - right) ** 2)
+            )
             refused = None if math.isfinite(score) else "its predictions are not finite"
-            found = {} if refused else _metrics(estimator, X[parts.test], y[parts.test])
+            found = {} if refused else _metrics(estimator, X[parts.test], right)
         except ValueError as error:
             score, refused = math.nan, " ".join(str(error).split())
     texts = tuple(dict.fromkeys(str(warning.message) for warning in caught))
     return RepeatScore(name, repeat, None if refused else score, refused, time.perf_counter() - started, texts, found)
 
 
-def _estimator(name: str, settings: Settings, seed: int) -> Any:
-    same = ("loss", "model", "adjacency", "bounds")
-    shared: dict[str, Any] = {"method": name, "size_is_public": True, "random_state": seed}
-    shared |= {setting: getattr(settings, setting) for setting in same}
+def _estimator(method: str, settings: Settings, seed: int) -> Any:
+    shared = {name: getattr(settings, name) for name in ("loss", "model", "adjacency", "bounds")}
+    shared |= {"method": method, "size_is_public": True, "random_state": seed}
     if settings.task == "classification":
         return PrivateClassifier(settings.epsilon, settings.delta, classes=settings.classes, **shared)
     return PrivateRegressor(settings.epsilon, settings.delta, target_bounds=settings.target_bounds, **shared)
 
 
-def _score(estimator: Any, X: Array, y: Array, task: str) -> float:
-    predicted = estimator.predict(X)
-    if task == "classification":
-        return float(np.mean(predicted == y))
-    return float(np.mean((predicted - y) ** 2))
-
-
 def _metrics(estimator: Any, X: Array, y: Array) -> dict[str, float]:
-    """All figures of held-out rows that there are."""
     labels = getattr(getattr(estimator, "fitted_", None), "labels", None)
     if labels is None:
         return {}
@@ -260,17 +261,6 @@ def _metrics(estimator: Any, X: Array, y: Array) -> dict[str, float]:
     return {metric: one.value for metric, one in figures.metrics.items() if one.value is not None}
 
 
-def _summed(outcomes: Sequence[RepeatScore]) -> dict[str, dict[str, Any]]:
-    """Mean and 95 % interval over the repeats of each figure that all of them have."""
-    shared = [metric for metric in NAMES if all(metric in outcome.metrics for outcome in outcomes)]
-    summed: dict[str, dict[str, Any]] = {}
-    for metric in shared:
-        mean, error = _mean_and_error(np.array([outcome.metrics[metric] for outcome in outcomes]))
-        ends = None if error is None else [mean - ABOUT_95 * error, mean + ABOUT_95 * error]
-        summed[metric] = {"value": mean, "interval": ends}
-    return summed
-
-
 def _row(name: str, outcomes: Sequence[RepeatScore]) -> Row:
     kind = method_named(name)
     seconds = float(np.median([outcome.seconds for outcome in outcomes]))
@@ -278,14 +268,18 @@ def _row(name: str, outcomes: Sequence[RepeatScore]) -> Row:
     scores = tuple(outcome.score for outcome in outcomes if outcome.score is not None)
     mean, error = (None, None) if refused else _mean_and_error(np.array(scores))
     texts = tuple(dict.fromkeys(text for outcome in outcomes for text in outcome.warnings))
-    found = {} if refused else _summed(outcomes)
-    return Row(
-        name, mean, error, refused, kind.needs_public, kind.private, seconds, scores, warnings=texts, metrics=found
-    )
+    found: dict[str, dict[str, Any]] = {}
+    for metric in NAMES:
+        if not refused and all(metric in outcome.metrics for outcome in outcomes):
+            value, spread = _mean_and_error(np.array([outcome.metrics[metric] for outcome in outcomes]))
+            ends = None if spread is None else [value - ABOUT_95 * spread, value + ABOUT_95 * spread]
+            found[metric] = {"value": value, "interval": ends}
+    public = kind.needs_public
+    return Row(name, mean, error, refused, public, kind.private, seconds, scores, warnings=texts, metrics=found)
 
 
 def _against_reference(rows: Sequence[Row], task: str) -> list[Row]:
-    """The rows with ``worse``: differences repeat by repeat from the one that was trained without privacy."""
+    """The rows with ``worse``: the mean difference, repeat by repeat, from the one without privacy."""
     reference = next((row for row in rows if not row.private and row.mean is not None), None)
     if reference is None:
         return list(rows)
@@ -300,7 +294,7 @@ def _against_reference(rows: Sequence[Row], task: str) -> list[Row]:
 
 
 def _mean_and_error(values: NDArray[np.float64]) -> tuple[float, float | None]:
-    """The mean and its standard error, which is None where there are too few values to tell."""
+    """The mean and its standard error, None if there are too few values."""
     error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) >= MIN_REPEATS else None
     return float(np.mean(values)), error
 
@@ -317,11 +311,58 @@ def _known(methods: Sequence[str] | None) -> list[str]:
     return names
 
 
-def _check_budget(epsilon: float, delta: float, adjacency: str, size: int) -> None:
-    """Refuse at once what every method would refuse."""
-    Budget(epsilon, delta, adjacency=cast(Adjacency, adjacency))
-    if delta > 1 / size:
-        raise ValueError(
-            f"delta is {delta!r}, above 1/size = {1 / size:.3g}, which allows publishing a record; "
-            f"pass a delta well below it, e.g. {0.1 / size:.1g}"
-        )
+def ranked(rows: Iterable[Row], task: str) -> list[Row]:
+    """Without privacy first, then the best score first, then what was refused."""
+    sign = -1.0 if task == "classification" else 1.0
+    return sorted(rows, key=lambda row: (row.private, row.mean is None, sign * (row.mean or 0.0)))
+
+
+def no_better(row: Row) -> bool:
+    """Whether one answer for all does as well: the most frequent class, or the mean."""
+    found = {name: figure["value"] for name, figure in row.metrics.items()}
+    return bool(found.get("r2", 1.0) <= 0 or found.get("accuracy", 1.0) <= found.get("baseline_accuracy", 0.0))
+
+
+def in_unit(value: float, error: float | None, unit: float) -> str:
+    """A number with its standard error, if known, in a unit; an error is never shown as zero.
+
+    >>> in_unit(0.8123, 0.0051, 0.01), in_unit(0.8123, 1e-6, 0.01), in_unit(0.8123, None, 0.01)
+    ('81.23 ± 0.51', '81.23 ± <0.01', '81.23')
+    """
+    if error is None:
+        return f"{value / unit:.2f}"
+    shown = f"{error / unit:.2f}"
+    return f"{value / unit:.2f} ± {'<0.01' if shown == '0.00' else shown}"
+
+
+def against(worse: float, error: float | None, unit: float) -> str:
+    """How a score compares with the one without privacy, in words; ``worse`` is that of a row.
+
+    >>> against(0.0113, None, 0.01), against(-0.0113, 0.004, 0.01), against(1e-5, 0.004, 0.01)
+    ('worse by 1.13', 'better by 1.13 ± 0.40', 'as good')
+    """
+    if round(abs(worse) / unit, 2) == 0:
+        return "as good"
+    return f"{'worse' if worse > 0 else 'better'} by {in_unit(abs(worse), error, unit)}"
+
+
+def scatter(repeats: int) -> str:
+    """How far repeats lie apart, in words."""
+    if repeats >= MIN_REPEATS:
+        return f"mean of {repeats} repeats ± its standard error"
+    return "one training each: spread unknown" if repeats == 1 else f"mean of {repeats} repeats: spread unknown"
+
+
+def unit_of(rows: Sequence[Row], metric: str) -> tuple[float, str]:
+    """A unit in which scores are easy to read, and the name of the score in that unit.
+
+    >>> unit_of([], "accuracy")
+    (0.01, 'accuracy, %')
+    """
+    if metric == "accuracy":
+        return 0.01, "accuracy, %"
+    least = min((row.mean for row in rows if row.mean), default=1.0)
+    if 0.1 <= least < 10_000:
+        return 1.0, metric
+    unit = 10.0 ** (3 * math.floor(math.log10(least) / 3))
+    return unit, f"{metric} / {unit:.0e}"
