@@ -12,13 +12,12 @@ import pytest
 import noisewise as nw
 from noisewise.evidence.report.page import report_page
 from noisewise.methods.dpsgd import DpSgd
-from noisewise.methods.preparation import Hats
 from noisewise.methods.preparation.basis import Basis
 from noisewise.methods.preparation.bounds import Bounds, Ranks
 from noisewise.methods.preparation.choices import MEMBERS, cost, parts_of
 from noisewise.statements.seal import reseal
 from noisewise.trusted.events import Gaussian, to_dict
-from noisewise.trusted.features.features import even
+from noisewise.trusted.features.features import Hats, even
 from noisewise.trusted.units import Released
 
 RNG = np.random.default_rng(0)

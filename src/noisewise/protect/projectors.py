@@ -1,4 +1,9 @@
-"""Projectors: from the answer in the signal to the next thetas. Post-processing, so they cost nothing."""
+"""Projectors, from the answer in the signal to the next thetas, and convex sets that parameters can be kept in.
+
+    project(v) = argmin over u in the set of ||u - v||
+
+``diameter`` is the largest distance of two points of the set, from which step sizes are made. All of it is post-processing.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +39,6 @@ class Stepped:
         return self.rule(Answer(signal.gradient, 0.0), thetas, memory)
 
 
-# Convex sets that parameters can be kept in, with exact Euclidean projections. Post-processing, so they cost nothing.
-#
-# project(v) = argmin over u in the set of ||u - v||
-#
-# ``diameter`` is the largest distance of two points of the set, which step sizes are made from.
-
-
 class ConvexSet(Protocol):
     """Where theta has to stay; a stack of thetas is projected one by one."""
 
@@ -55,7 +53,6 @@ class Ball:
     radius: float
 
     def project(self, theta: Array) -> Array:
-        """theta min(1, radius / ||theta||)."""
         lengths = np.linalg.norm(np.asarray(theta, np.float64), axis=-1, keepdims=True)
         return (theta * (self.radius / np.maximum(lengths, self.radius))).astype(theta.dtype)
 
@@ -70,7 +67,6 @@ class Box:
     radius: float
 
     def project(self, theta: Array) -> Array:
-        """Each coordinate by itself."""
         return theta.clip(-self.radius, self.radius)
 
     def diameter(self, dimension: int) -> float:
@@ -91,9 +87,7 @@ class Simplex:
         """max(theta - tau, 0) with the tau that makes the sum right, found by sorting (Held, Wolfe & Crowder 1974)."""
         descending = np.sort(np.asarray(theta, np.float64))[..., ::-1]
         taus = (descending.cumsum(-1) - self.radius) / np.arange(1, theta.shape[-1] + 1)
-        last = np.maximum(
-            (descending > taus).sum(-1, keepdims=True) - 1, 0
-        )  # they are larger up to one place, then never
+        last = np.maximum((descending > taus).sum(-1, keepdims=True) - 1, 0)
         return (theta - np.take_along_axis(taus, last, -1)).clip(0, None).astype(theta.dtype)
 
     def diameter(self, dimension: int) -> float:

@@ -11,12 +11,13 @@ and the curator clips and noises by itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from .optimizers import Array, Optimizer, filled
 from .projectors import Projector, Stepped
-from .schedules import Clip, FixedClip, Schedule, Uniform
+from .schedules import FixedClip, Schedule, Uniform
 from .signal import Signal, next_step, with_answer
 
 
@@ -27,34 +28,28 @@ class ClipAndShares(Protocol):
     def __call__(self, signal: Signal, memory: Any) -> tuple[Array, Array, Any]: ...
 
 
-class Scale(Protocol):
-    """Factors (R,) for the last thetas, from the last signal and what the clip remembers."""
-
-    def __call__(self, signal: Signal, memory: Any) -> Array: ...
-
-
 @dataclass(frozen=True)
 class Protector:
     """Clip, schedule and projector.
 
-    ``norm_share`` of each step's even part of the budget buys a gradient norm first. ``scale`` multiplies the last
-    theta: a classifier that ranks well may still be too sure of itself. ``together`` stands for clip and schedule where
-    one part does both in less time; its memory is kept in the clip's place. ``settle``: of a model with layers, whose long
-    steps go to and fro, the mean of the last two thetas is released.
+    ``norm_share`` of each step's even part of the budget buys a gradient norm first. ``scale`` gives factors (R,) for the
+    last thetas, from the last signal and the clip's memory: a classifier that ranks well may still be overconfident.
+    ``together`` replaces clip and schedule where one part does both in less time; its memory is kept in the clip's place.
+    ``settle``: of a model with layers, whose long steps oscillate, the mean of the last two thetas is released.
     """
 
-    clip: Clip
+    clip: Schedule
     schedule: Schedule
     projector: Projector
     norm_share: float = 0.0
     squared_norm: bool = False
-    scale: Scale | None = None
+    scale: Callable[[Signal, Any], Array] | None = None
     together: ClipAndShares | None = None
     settle: bool = False
 
 
 class ProtectorRuns(NamedTuple):
-    """Where R runs side by side have come: what they know, where they are, and what each part remembers."""
+    """The state of R runs side by side: signal, thetas, and the memory of each part."""
 
     signal: Signal
     thetas: Array

@@ -1,4 +1,4 @@
-"""The signal: everything a protector may look at. Public facts and released answers, nothing else.
+"""The signal: all that a protector may read, which is public facts and released answers.
 
 Runs go side by side: every array has a leading dimension R, which is 1 in a private run and the number of copies when
 a protector is tried or trained on public tasks. Gradients are in units of their clip norm, so that a protector does not

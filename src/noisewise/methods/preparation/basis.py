@@ -1,4 +1,4 @@
-"""A basis in which the common part of the rows is small: what fills the clip norm should tell records apart."""
+"""A basis in which the common part of the rows is small, so that what fills the clip norm tells records apart."""
 
 from __future__ import annotations
 
@@ -45,12 +45,10 @@ class Basis:
         return Basis(self.matrix @ matrix, largest)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
         return {"matrix": self.matrix.tolist(), "largest": self.largest}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """What :meth:`to_dict` wrote."""
         return cls(np.asarray(data["matrix"], dtype=np.float64), float(data["largest"]))
 
 
