@@ -110,9 +110,6 @@ def _wait(pipes: Mapping[int, int], until: float | None) -> set[int]:
     return ready
 
 
-# --- facts, terms, questions and answers as plain data ---
-
-
 def facts_to(facts: Facts) -> dict[str, Any]:
     return {**asdict(facts), "unit": facts.unit.rows}
 
@@ -191,9 +188,6 @@ def vector_from(data: Any) -> NDArray[Any]:
     if type(data) is not np.ndarray or data.dtype not in (np.float32, np.float64):
         raise TypeError("this is no array of floating-point numbers")
     return data
-
-
-# --- public rows ---
 
 
 def public_to(public: PublicCurator | None) -> dict[str, Any] | None:

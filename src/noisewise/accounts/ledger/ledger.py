@@ -109,8 +109,6 @@ class Ledger:
     def __repr__(self) -> str:
         return f"Ledger({self.name!r})"
 
-    # --- who keeps it ---------------------------------------------------------------------------------------------
-
     def register(
         self,
         dataset: str,
@@ -188,8 +186,6 @@ class Ledger:
         self._database.check(connection)
         connection.execute(select(LEDGER).with_for_update())
 
-    # --- who spends ---------------------------------------------------------------------------------------------
-
     def account(self, dataset: str, *, run: str | None = None) -> Account:
         """The account of a data set, to fit with: ``with account:``, or ``purse=account``.
 
@@ -215,8 +211,6 @@ class Ledger:
             account = account_row(connection, dataset)
             rows = rows_of(connection, dataset, run)
         return tuple(Taken(row.number, row.run_key, entry_of(row, account)) for row in rows)
-
-    # --- who looks ----------------------------------------------------------------------------------------------
 
     def datasets(self) -> tuple[str, ...]:
         """The names of all accounts."""

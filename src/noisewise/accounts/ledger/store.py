@@ -42,8 +42,6 @@ class DatasetStore:
         self._database, self.name = database, name
         self.run = run or new_run()  # what the keys of all that is reserved here begin with
 
-    # --- reading --------------------------------------------------------------------------------------------------
-
     def entries(self, terms: Mapping[str, Any]) -> Entries:
         with self._database.reading() as connection:
             account = self._account(connection, terms)
@@ -63,8 +61,6 @@ class DatasetStore:
         if terms is not None and any(there[name] != terms[name] for name in ("filter", "adjacency")):
             raise ValueError(f"the account {self.name!r} is kept in another currency, or under another relation")
         return found
-
-    # --- writing --------------------------------------------------------------------------------------------------
 
     def reserve(self, terms: Mapping[str, Any], entry: PurseEntry) -> int:
         key, described = f"{self.run}{secrets.token_hex(4)}", canonical(dict(entry.terms))
@@ -144,9 +140,6 @@ class DatasetStore:
 def new_run() -> str:
     """The beginning of the keys of one run's rows: a process that takes the run up again finds them by it."""
     return secrets.token_hex(12)
-
-
-# --- amounts ----------------------------------------------------------------------------------------------------------
 
 
 def in_units(amount: float, unit: float) -> int:

@@ -6,6 +6,7 @@ a method asks the curator, and each answer is paid for before the records are to
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -33,7 +34,7 @@ from ..progress import bar
 from .fitted import FittedModule
 from .handed_over import handed_over, refuse_ranges, specs_of
 from .processes import ReadyModule, among_ranks, fitted_module
-from .requested import ARITHMETICS, Size, chosen, chunk_for, digest_of, size_of, with_batches, with_clip
+from .requested import ARITHMETICS, Size, chosen, chunk_for, size_of, with_batches, with_clip
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -254,7 +255,7 @@ def _journal(checkpoint: Any, said: Mapping[str, Any], model: ModuleModel) -> It
             "trained": [
                 [name, list(shape)] for name, shape in zip(model.layout.names, model.layout.shapes, strict=True)
             ],
-            "start": digest_of(model.start()),
+            "start": hashlib.sha256(model.start().tobytes()).hexdigest(),
             "noisewise": __version__,
         },
     )
@@ -280,9 +281,8 @@ def _stated(
     run: Trained, method: Method, model: ModuleModel, size: Size, public: PublicCurator | None, account: Account | None
 ) -> Statement:
     layout = model.layout
-    shapes = ", ".join(
-        f"{spec.dtype} {list(spec.shape)}".removeprefix("torch.") for spec in (*model.inputs, *model.targets)
-    )
+    specs = (*model.inputs, *model.targets)
+    shapes = ", ".join(f"{spec.dtype} {list(spec.shape)}".removeprefix("torch.") for spec in specs)
     assumed = [
         f"the weights that the module started from (public, or paid for elsewhere); {_listed(layout.names)} were trained",
         f"shapes and types of the records' tensors: {shapes}",

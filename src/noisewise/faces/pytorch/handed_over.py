@@ -123,12 +123,10 @@ def _tensor(part: Any, name: str) -> Tensor:
         return plain.cpu()
 
 
-# Rows that a private loader hands out carry the mark of their piece, and so does what torch functions make of them.
-#
-# So rows of an earlier piece, or a batch into which another one's rows were written, are recognised when they come to the module.
-# What is read into numpy or kept outside of tensors is not followed. In a batch of a class of its own, with no tensor that can be
-# marked, rows are known by their number alone.
-
+# Rows that a private loader hands out carry the mark of their piece, and so does what torch functions make of them, so that
+# rows of an earlier piece, or a batch into which another one's rows were written, are recognised when they come to the module.
+# What is read into numpy or kept outside of tensors is not followed. In a batch of a class of its own, with no tensor that can
+# be marked, rows are known by their number alone.
 
 MIXED = object()  # the mark of what is made of rows of several pieces
 

@@ -113,7 +113,7 @@ class DPDataLoader(DataLoader[Any]):
                 self.dataset,
                 batch_sampler=self._feed,
                 num_workers=self.num_workers,
-                collate_fn=_as_they_are,
+                collate_fn=list,
                 timeout=self.timeout,
                 worker_init_fn=partial(_begin, self.worker_init_fn),
                 multiprocessing_context=self.multiprocessing_context,
@@ -142,10 +142,6 @@ class _Feed(Sampler[list[int]]):
 
     def __len__(self) -> int:
         return len(self.parts)
-
-
-def _as_they_are(records: list[Any]) -> list[Any]:
-    return records
 
 
 def tensors_of(loader: DataLoader[Any]) -> tuple[tuple[Tensor, ...] | None, RowNumbers | None]:
@@ -227,14 +223,12 @@ def _emptied(value: Any) -> Any:
     return type(value)()
 
 
-# Large batches on small memory: a batch goes through the module in pieces, and has one step and one price.
-
-
 class BatchMemoryManager:
-    """``with BatchMemoryManager(data_loader=, max_physical_batch_size=, optimizer=) as loader``: train on its pieces.
+    """``with BatchMemoryManager(data_loader=, max_physical_batch_size=, optimizer=) as loader``: batches in pieces.
 
-    The loop stays as it is, ``zero_grad``, ``backward`` and ``step`` for each piece; only the step after the last piece of a
-    batch is one. The result is that of the whole batch at once, up to the rounding of sums. Records are read piece by piece.
+    The loop keeps ``zero_grad``, ``backward`` and ``step`` for each piece; only the step after the last piece of a batch
+    moves parameters, at one price. The result is that of the whole batch at once, up to the rounding of sums. Records are
+    read piece by piece.
     """
 
     def __init__(self, *, data_loader: DataLoader[Any], max_physical_batch_size: int, optimizer: Optimizer) -> None:
@@ -243,20 +237,13 @@ class BatchMemoryManager:
             raise TypeError("data_loader is not private; pass the one that make_private returned")
         if not isinstance(optimizer, DPOptimizer) or optimizer.run is not data_loader.run:
             raise ValueError("optimizer and data_loader are not of one run; pass both as make_private returned them")
-        self._pieces = Pieces(data_loader, int(max_physical_batch_size))
+        self._loader, self._most = data_loader, int(max_physical_batch_size)
 
-    def __enter__(self) -> Pieces:
-        return self._pieces
+    def __enter__(self) -> BatchMemoryManager:
+        return self
 
     def __exit__(self, *_: object) -> None:
         return None
-
-
-class Pieces:
-    """A private data loader that hands out its batches in pieces."""
-
-    def __init__(self, loader: DPDataLoader, most: int) -> None:
-        self._loader, self._most = loader, most
 
     def __iter__(self) -> Iterator[Any]:
         return self._loader.pieces(self._most)
@@ -269,8 +256,6 @@ class Pieces:
         return getattr(self._loader, name)
 
 
-def wrap_data_loader(*, data_loader: DataLoader[Any], max_batch_size: int, optimizer: Optimizer) -> Pieces:
+def wrap_data_loader(*, data_loader: DataLoader[Any], max_batch_size: int, optimizer: Optimizer) -> BatchMemoryManager:
     """The pieces without a ``with`` block."""
-    pieces = BatchMemoryManager(data_loader=data_loader, max_physical_batch_size=max_batch_size, optimizer=optimizer)
-    with pieces as loader:
-        return loader
+    return BatchMemoryManager(data_loader=data_loader, max_physical_batch_size=max_batch_size, optimizer=optimizer)

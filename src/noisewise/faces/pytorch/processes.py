@@ -84,8 +84,15 @@ def among_ranks(
         released = serve(line, holder)
         if released is None:
             raise RankLost("rank 0 stopped before there was a model; it says why")
-        return fitted_module(made[-1], module, *_heard(*released))
+        theta, statement, trace, steps, size = released
+        lines = (Released(**{**line, "event": from_dict(line["event"])}) for line in json.loads(trace))
+        return fitted_module(made[-1], module, theta, Statement(json.loads(statement)), lines, steps, size)
     lead = Lead(line, holder)
+
+    def shapes() -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+        model = made[-1].model
+        return [tuple(spec.shape) for spec in model.inputs], [tuple(spec.shape) for spec in model.targets]
+
     try:
         if (count := restarts()) and not may_restart:
             raise RuntimeError(
@@ -93,7 +100,7 @@ def among_ranks(
                 "down nowhere; pass checkpoint= to go on, or fit inside nw.spending(..., store=FILE), which counts both"
             )
         pieces = -(-_count(dataset) // RECORDS_PER_PIECE)
-        rows, targets = spread_tensors(lead, "module", pieces, lambda: _shapes(made[-1].model), MAX_RECORDS)
+        rows, targets = spread_tensors(lead, "module", pieces, shapes, MAX_RECORDS)
         fitted = run(made[-1], rows, targets)
         lead.stop(_released(fitted, made[-1].model))
         return fitted
@@ -107,16 +114,6 @@ def _released(fitted: FittedModule, model: ModuleModel) -> tuple[Any, ...]:
     theta = torch.cat([known[name].detach().reshape(-1).float().cpu() for name in model.layout.names])
     trace = json.dumps([{**line._asdict(), "event": to_dict(line.event)} for line in fitted.trace])
     return entries(theta), fitted.statement.to_json(), trace, fitted.steps, fitted.size
-
-
-def _heard(theta: Any, statement: str, trace: str, steps: int, size: float | None) -> tuple[Any, ...]:
-    """The same at another rank."""
-    lines = tuple(Released(**{**line, "event": from_dict(line["event"])}) for line in json.loads(trace))
-    return theta, Statement(json.loads(statement)), lines, steps, size
-
-
-def _shapes(model: ModuleModel) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
-    return [tuple(spec.shape) for spec in model.inputs], [tuple(spec.shape) for spec in model.targets]
 
 
 def _count(dataset: Any) -> int:

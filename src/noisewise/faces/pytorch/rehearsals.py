@@ -1,7 +1,7 @@
-"""Made-up calls of a module: what a batch of the data loader looks like decides how it is rehearsed, before it is trained.
+"""Rehearsals of a module on made-up rows, of the shapes that a batch of the data loader has, before it is trained.
 
-Only shapes and kinds of numbers are read. Whatever a loop does to a batch before the module gets it is unknown here; so a
-first call that looks other than the one that was rehearsed is rehearsed, too, before the module sees its rows.
+Only shapes and kinds of numbers are read. What a loop does to a batch before the module gets it is unknown here; so a
+call that looks different from those rehearsed is rehearsed first, before the module sees its rows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Rehearsals:
                 return self._rehearsed(args, kwargs, with_targets)
             except Refused as error:
                 if error.__cause__ is None:
-                    raise  # else the call failed by itself: the loop prepares batches first, and its own call is rehearsed then
+                    raise  # else the call itself failed: the loop prepares batches first, and its own call is rehearsed then
         return None
 
     def of_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Layout:
@@ -55,12 +55,15 @@ class Rehearsals:
                 "the module is called with tensors that do not have a row for each record; pass such tensors (states, "
                 "masks, positions) with the batch dimension first, or make them inside of the module"
             )
-        inputs = [_spec(leaf) for leaf in leaves if isinstance(leaf, Tensor)]
         loss = self._loss if targets else None
-        wanted = [_spec(target) for target in targets or ()] if loss is not None else []
+        inputs, wanted = (
+            [Spec(tuple(leaf.shape[1:]), leaf.dtype) for leaf in some if isinstance(leaf, Tensor)]
+            for some in (leaves, () if loss is None else targets or ())
+        )
         module = _Call(copy.deepcopy(self._module), leaves, given, shape)
         layout = rehearsed(module, inputs, wanted, loss)
-        layout = replace(layout, names=_own(layout.names), frozen=_own(layout.frozen))
+        names, frozen = (tuple(name.removeprefix("module.") for name in own) for own in (layout.names, layout.frozen))
+        layout = replace(layout, names=names, frozen=frozen)
         self._known[look_of((tuple(args), dict(kwargs)))] = layout
         return layout
 
@@ -80,14 +83,6 @@ class _Call(nn.Module):
         leaves = [next(made) if own else rest for own, rest in zip(self._given, self._rest, strict=True)]
         args, kwargs = self._arguments(leaves)
         return self.module(*args, **kwargs)
-
-
-def _own(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name.removeprefix("module.") for name in names)
-
-
-def _spec(tensor: Tensor) -> Spec:
-    return Spec(tuple(tensor.shape[1:]), tensor.dtype)
 
 
 def look_of(call: Any) -> Look:

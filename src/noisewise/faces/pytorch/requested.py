@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from ...accounts import Budget
 from ...guest import method_named
@@ -14,7 +12,7 @@ from ...methods.l2p import L2P
 from ...trusted import validate
 from ...trusted.events import FULL, Sampling
 
-# of the library's, that ask for gradients alone
+# of the library's methods, those that ask for gradients alone
 METHODS = ("adaptive_clip", "descent", "dpsgd", "dynamic", "l2p", "ppsgd")
 USUAL_BATCH = 256
 MODULE_TAIL = 0.1  # share of the last steps, or of the budget, whose iterates are averaged: networks keep moving
@@ -63,7 +61,7 @@ def chosen(method: str | Method | None, protector: str | None, isolation: str = 
         raise ValueError(
             f"method is {named.name!r}, which asks about rows of numbers; pass one of {', '.join(METHODS)}"
         )
-    if isinstance(method, str | None) and "tail" in _settings(named):
+    if isinstance(method, str | None) and "tail" in named.settings():
         return named.with_settings(tail=MODULE_TAIL)
     return named
 
@@ -75,7 +73,7 @@ def with_batches(
     if steps is not None and epochs is not None:
         raise ValueError("steps and epochs are both given; pass one of them")
     validate.positive_or_none(epochs=epochs, batch_size=batch_size)
-    known = _settings(method)
+    known = method.settings()
     if batch_size is not None and "sampling" not in known:
         raise ValueError(f"batch_size is given, but {method.name} asks all records at every step; leave it out")
     rate = 1.0
@@ -111,12 +109,3 @@ def chunk_for(method: Method, size: Size, most: int, *, padded: bool) -> int:
         case (_, float(rate)) if padded and size.known is not None:
             return min(most, max(16, -(-math.ceil(rate * size.known / 4) // 16) * 16))
     return most
-
-
-def digest_of(theta: Any) -> str:
-    """SHA-256 of starting weights."""
-    return hashlib.sha256(theta.tobytes()).hexdigest()
-
-
-def _settings(method: Method) -> set[str]:
-    return {*method.settings()}

@@ -1,4 +1,4 @@
-"""One private run in a loop of the user's own: batches, clipped sums, and the noise that a step adds.
+"""One private run in a user's own loop, and its statement: batches, clipped sums, and the noise that a step adds.
 
 *One batch, one event.* A batch is paid for and drawn with the noise and the clip of that moment. Its rows are handed out in
 one or several pieces; each piece goes through the module once, forward and backward, and adds its clipped sum. A step adds
@@ -61,7 +61,7 @@ class PaidBatch:
 
 
 class EngineRun(NotCopied):
-    """What the loader, the hooks of the module and the optimizer share. Nobody else holds the stream."""
+    """What the loader, the module and the optimizer share. Nothing else holds the stream of noise."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class EngineRun(NotCopied):
         self.expected, self.mean = expected, mean
         self._batch: PaidBatch | None = None
         self._waiting: list[Tensor] = []  # released gradients of batches whose step is still to come
-        self._waits = 0  # how many they are
+        self._waits = 0  # how many of them
         self.marks = False  # whether rows that were handed out carry marks
         self.stepping: object = None  # the optimizer that makes a step with a released gradient right now
         self._groups = _together(self.parameters)
@@ -125,8 +125,6 @@ class EngineRun(NotCopied):
         """A fresh secret number, for what is random inside of the module."""
         return self.ledger.gate.word()
 
-    # -- batches ---------------------------------------------------------------------------------------------------
-
     def draw(self, records: Any) -> tuple[PaidBatch, NDArray[np.int64]]:
         """Pay for a batch and draw its secret row numbers. When it is refused, no batch is left to step on."""
         self._check_process()
@@ -139,7 +137,7 @@ class EngineRun(NotCopied):
             return batch, ticket.rows
 
     def hand_out(self, batch: PaidBatch, rows: int, *, last: bool) -> object:
-        """A piece of the batch goes to the loop, with this mark; records of another batch would count twice in this one."""
+        """The mark of a piece that goes to the loop; records of another batch would count twice in this one."""
         with self._lock:
             if batch is not self._batch:
                 raise RuntimeError("another batch was drawn while this one was handed out; use one iterator at a time")
@@ -149,7 +147,7 @@ class EngineRun(NotCopied):
             return batch.mark
 
     def mark(self) -> object | None:
-        """What a pass of the module counts for: the piece that was handed out last; None when its step was made."""
+        """The piece that a pass of the module counts for, the last one handed out; None after its step."""
         return None if self._batch is None or self._batch.stage == "stepped" else self._batch.mark
 
     def waits_for_nothing(self) -> bool:
@@ -198,8 +196,6 @@ class EngineRun(NotCopied):
             self._waiting, self._waits = [], 0
             if self._batch is not None and self._batch.stage == "passed" and self._batch.rows:
                 self._batch.fresh, self._batch.stage = [], "handed"
-
-    # -- steps -----------------------------------------------------------------------------------------------------
 
     def step(self) -> list[Tensor] | None:
         """The noisy gradient of the batch, one tensor for each parameter; None when further pieces of it are to come."""
@@ -314,9 +310,6 @@ def checked_clip(value: Any, parameters: int, each: bool) -> ClipNorm:
     if len(numbers) != parameters:
         raise ValueError(f"max_grad_norm has {len(numbers)} numbers; pass one for each of {parameters} parameters")
     return tuple(numbers)
-
-
-# The privacy statement of a run in a loop of the user's own.
 
 
 ARITHMETIC = Arithmetic(
