@@ -40,7 +40,7 @@ class Hung(TimeoutError):
 
 
 class Wire:
-    """One side of the pipes: sends a value, reads one. ``printed``: a pipe that is emptied meanwhile, into ``output``."""
+    """One side of the pipes. ``printed``: a third pipe, which is emptied into ``output`` while waiting."""
 
     def __init__(self, reading: int, writing: int, printed: int | None = None) -> None:
         self._reading, self._writing, self._read = reading, writing, bytearray()
@@ -84,7 +84,7 @@ class Wire:
         return taken
 
     def listen(self) -> None:
-        """Take what was printed by now, in one piece: who prints without end is not listened to without end."""
+        """Read once from what was printed, so that endless printing does not block."""
         with suppress(BlockingIOError):
             if self._printed is not None:
                 more = os.read(self._printed, BYTES_PER_CALL)
@@ -97,7 +97,7 @@ def _until(seconds: float | None) -> float | None:
 
 
 def _wait(pipes: Mapping[int, int], until: float | None) -> set[int]:
-    """Which of these pipes are ready for what is asked of them, or closed at the other end; none is when time is up."""
+    """Which of these pipes are ready, or closed at the other end; Hung when time is up."""
     polled = select.poll()  # unlike select.select it takes descriptors of any number
     for descriptor, what in pipes.items():
         polled.register(descriptor, what)
@@ -177,7 +177,7 @@ def trace_from(data: list[Any]) -> tuple[Released, ...]:
 
 
 def _plain_floats(value: Any) -> Any:
-    """:func:`plain` for what a guest sends, which is plain on its side: arrays of floats alone, since others grow when made so."""
+    """:func:`plain` for what a guest sends: of arrays only those of floats, since others would grow when made plain."""
     if type(value) in (list, tuple):
         return tuple(_plain_floats(part) for part in value)
     return plain(vector_from(value) if type(value) is np.ndarray else value)

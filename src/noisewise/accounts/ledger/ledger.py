@@ -1,4 +1,4 @@
-"""A ledger: accounts of data sets by name. Who keeps it makes it, registers data sets, grants, looks and checks."""
+"""A ledger: accounts of data sets by name. Its owner makes it, registers data sets, grants, looks and checks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..purse import Purse
 from ..store import Amount, PurseEntry
 from .database import Database, ledger_url
 from .sql_tables import ACCOUNTS, HISTORY, LEDGER, RUNS, SQLITE_TRIGGERS, START, VERSION, HistoryRow, metadata
-from .store import MAX_CAP_UNITS, DatasetStore, account_row, add, canonical, entry_of, rows_of, unit_for
+from .store import MAX_CAP_UNITS, DatasetStore, account_row, add, canonical, entry_of, filter_terms, rows_of, unit_for
 
 PROMISE_DELTA_SHARE = 0.5  # of delta: for runs that count as the (epsilon, delta) that they promise
 CURRENCY = "gdp"
@@ -80,7 +80,7 @@ class AccountState:
 class Ledger:
     """A ledger that is there; :meth:`create` makes one.
 
-    ``url`` is a path of an SQLite file or a database URL; without one the environment variable ``NOISEWISE_LEDGER`` says it.
+    ``url`` is a path of an SQLite file or a database URL; by default that in the environment variable ``NOISEWISE_LEDGER``.
     """
 
     def __init__(self, url: str | os.PathLike[str] | None = None) -> None:
@@ -140,9 +140,9 @@ class Ledger:
             add(connection, dataset, None, "registered", {**row, "terms": json.loads(row["terms"])})
 
     def grant(self, dataset: str, budget: Budget) -> None:
-        """Promise more than before: from now on all runs together, also the past ones, are under this larger budget.
+        """Raise the budget: from now on it covers all runs together, past ones too.
 
-        The promise of an account is the largest that was ever granted; whoever grants answers for it.
+        The promise of an account is the largest that was ever granted; whoever grants it is responsible for it.
         """
         with self._database.writing() as connection:
             self._alone(connection)
@@ -153,9 +153,7 @@ class Ledger:
                     f"the account {dataset!r} has ({old['epsilon']:g}, {old['delta']:g}) under {old['adjacency']}; grant at "
                     "least as much, under the same relation: what was promised to runs is not taken back"
                 )
-            kept = old["filter"]
-            terms = Terms.adaptive(kept["name"], order=kept["order"], one_shot_delta=kept["one_shot_delta"])
-            purse = Purse(budget, terms)
+            purse = Purse(budget, filter_terms(old))
             row: dict[str, Any] = {"terms": canonical(purse.terms)}
             row |= _caps(Amount(**purse.terms["cap"]), account.unit_cost, account.unit_delta)
             connection.execute(update(ACCOUNTS).where(ACCOUNTS.c.name == dataset).values(**row))
@@ -177,12 +175,11 @@ class Ledger:
                     f"{self.name}: {role} may create things in the ledger's schema, and could bring operators that others would "
                     f"use; first REVOKE CREATE ON SCHEMA {_schema(connection)} FROM PUBLIC, {role}"
                 )
-            schema = _schema(connection)
-            for statement in (*_server(schema), *rights(role, schema)):  # functions of an earlier version are replaced
+            for statement in rights(role, _schema(connection)):
                 connection.exec_driver_sql(statement)
 
     def _alone(self, connection: Connection) -> None:
-        """Wait for whoever is at the ledger: its history is one chain."""
+        """Wait for others at the ledger: its history is one chain."""
         self._database.check(connection)
         connection.execute(select(LEDGER).with_for_update())
 
@@ -194,15 +191,12 @@ class Ledger:
         with self._database.reading() as connection:
             self._database.check(connection)
             row = account_row(connection, dataset)
-        purse = self._purse(row, run)
-        return Account(purse, dataset, row.unit)
+        return Account(self._purse(row, run), dataset, row.unit)
 
     def _purse(self, row: Any, run: str | None = None) -> Purse:
-        said = json.loads(row.terms)
-        kept = said["filter"]
-        terms = Terms.adaptive(kept["name"], order=kept["order"], one_shot_delta=kept["one_shot_delta"])
-        budget = Budget(said["epsilon"], said["delta"], said["adjacency"])
-        return Purse(budget, terms, store=DatasetStore(self._database, row.name, run))
+        terms = json.loads(row.terms)
+        budget = Budget(terms["epsilon"], terms["delta"], terms["adjacency"])
+        return Purse(budget, filter_terms(terms), store=DatasetStore(self._database, row.name, run))
 
     def taken_by(self, dataset: str, run: str) -> tuple[Taken, ...]:
         """What one run has taken of an account, in order."""
@@ -224,7 +218,7 @@ class Ledger:
             self._database.check(connection)
             row = account_row(connection, dataset)
             runs = connection.execute(select(RUNS).where(RUNS.c.account == dataset).order_by(RUNS.c.number)).all()
-        entries, said = tuple(entry_of(run, row) for run in runs), json.loads(row.terms)
+        kept = json.loads(row.terms)["filter"]
         open_runs = [run for run in runs if run.state == "reserved"]
         sums = [sum(getattr(run, name) for run in open_runs) for name in ("reserved", "reserved_delta")]
         spent = row.taken - sums[0], row.taken_delta - sums[1]
@@ -234,20 +228,20 @@ class Ledger:
             dataset,
             account.budget,
             row.unit,
-            said["filter"]["name"],
-            said["filter"]["order"],
+            kept["name"],
+            kept["order"],
             _in(row, row.cap, row.cap_delta),
             _in(row, *sums),
             _in(row, *spent),
             _in(row, *left),
             account.left,
-            entries,
+            tuple(entry_of(run, row) for run in runs),
             tuple(run.run_key for run in runs),
             tuple(run.owner for run in runs),
         )
 
     def history(self, dataset: str | None = None) -> Iterator[HistoryRow]:
-        """All that ever happened, in order, or what happened to one data set."""
+        """The history in order, of everything or of one data set."""
         query = select(HISTORY).order_by(HISTORY.c.seq)
         if dataset is not None:
             query = query.where(HISTORY.c.account == dataset)
@@ -257,7 +251,7 @@ class Ledger:
                 yield HistoryRow(*row)
 
     def head(self) -> tuple[int, str]:
-        """Where the history ends: keep it elsewhere, and nothing before it can be changed or cut off unnoticed."""
+        """The end of the history: with a copy kept elsewhere, no earlier row can be changed or cut off unnoticed."""
         with self._database.reading() as connection:
             self._database.check(connection)
             row = connection.execute(select(LEDGER)).one()
@@ -288,7 +282,6 @@ def rights(role: str, schema: str) -> list[str]:
     functions = (
         "noisewise_reserve(text, text, text, bigint, bigint)",
         "noisewise_claim(text, bigint, double precision, double precision)",
-        "noisewise_settle(text, bigint, double precision, bigint, bigint, text, text)",
         "noisewise_settle(text, bigint, double precision, bigint, bigint, text, text, text)",
     )
     return [
@@ -333,7 +326,11 @@ def _make(database: Database) -> None:
         if database.server and connection.dialect.has_table(connection, LEDGER.name):
             raise ValueError(f"{database.name} holds a ledger already; go on with it")
         metadata.create_all(connection, checkfirst=False)
-        for statement in _server(schema) if database.server else SQLITE_TRIGGERS:
+        statements = SQLITE_TRIGGERS
+        if database.server:  # one script: the driver takes several statements without parameters
+            script = files(__package__).joinpath("server.sql").read_text(encoding="utf-8")
+            statements = (script.replace("{schema}", schema).replace("%", "%%"),)
+        for statement in statements:
             connection.exec_driver_sql(statement)
         connection.execute(insert(LEDGER), {"one": 1, "version": VERSION, "seq": 0, "head": START})
         add(connection, "", None, "created", {"version": VERSION})
@@ -344,9 +341,3 @@ def _schema(connection: Connection) -> str:
     return connection.dialect.identifier_preparer.quote(
         str(connection.execute(select(func.current_schema())).scalar_one())
     )
-
-
-def _server(schema: str) -> list[str]:
-    """What a server does by itself, as one script: the driver takes several statements without parameters."""
-    script = files(__package__).joinpath("server.sql").read_text(encoding="utf-8")
-    return [script.replace("{schema}", schema).replace("%", "%%")]

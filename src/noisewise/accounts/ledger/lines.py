@@ -1,4 +1,4 @@
-"""An account as people look at it: a line for each run, with what it took of what was granted and when."""
+"""An account in lines for people: one for each run, with its share of what was granted and when it began."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def lines_of(ledger: Ledger, dataset: str) -> tuple[AccountState, tuple[AccountL
     began = {row.number: row.at for row in ledger.history(dataset) if row.kind == "reserved"}
     granted, lines = state.granted, []
     for number, (entry, key, owner) in enumerate(zip(state.entries, state.keys, state.owners, strict=True)):
-        told, counted = entry.terms, entry.counted
+        terms, counted = entry.terms, entry.counted
         lines.append(
             AccountLine(
                 number,
-                str(told["what"]),
-                float(told["epsilon"]),
-                float(told["delta"]),
+                str(terms["what"]),
+                float(terms["epsilon"]),
+                float(terms["delta"]),
                 counted.cost / granted.cost,
                 counted.delta / granted.delta if granted.delta else 0.0,
                 entry.state,
