@@ -10,8 +10,7 @@ import pytest
 import noisewise as nw
 from noisewise.methods import projected
 from noisewise.methods.dpsgd import DpSgd
-from noisewise.methods.projected import ProjectedGd, ProjectedSgd
-from noisewise.protect.projectors import SETS, set_named
+from noisewise.methods.projected import SETS, ProjectedGd, ProjectedSgd, set_named
 from noisewise.train import Records, train
 from noisewise.trusted.events import Poisson
 from noisewise.trusted.facts import facts_of

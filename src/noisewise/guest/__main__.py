@@ -28,8 +28,6 @@ CAPABILITIES_VERSION_3 = 0x20080522
 
 @dataclass
 class Room:
-    """What a guest holds: the method's class, the method, its state and public rows."""
-
     kind: Any = None
     method: Any = None
     state: Any = None

@@ -72,7 +72,7 @@ Instruction = tuple[int, int, int, int]
 
 
 def call_filter() -> bytes | None:
-    """A seccomp program that refuses ``CALLS`` and ``PARTLY``; None for a machine that is not known here."""
+    """A seccomp program that refuses ``CALLS`` and ``PARTLY``; None for an unknown machine."""
     if platform.machine() not in CALLS:
         return None
     machine, numbers = CALLS[platform.machine()]
@@ -107,12 +107,11 @@ def _partly(number: int, argument: int, tests: tuple[tuple[int, int], ...]) -> l
 
 
 def package_of(spec: str) -> str:
-    """The package that ``package.module:Class`` lies in."""
     return spec.partition(":")[0].partition(".")[0]
 
 
 def located(package: str) -> Path:
-    """The folder or file of a package, found as an import would find it, without importing it."""
+    """The folder or file of a package, found as by an import, without importing it."""
     try:
         spec = importlib.util.find_spec(package) if package.isidentifier() else None
     except (ImportError, ValueError):
@@ -129,7 +128,7 @@ def located(package: str) -> Path:
 
 @contextmanager
 def command(isolation: Isolation, package: Path) -> Iterator[tuple[list[str], tuple[int, ...]]]:
-    """The command that starts a guest, and descriptors that it needs besides the three usual ones."""
+    """The command that starts a guest, and the descriptors that it needs besides the standard three."""
     start = [sys.executable, "-I", "-c", START, str(ROOT), str(package.parent)]
     if isolation == "process":
         if os.geteuid() == 0:
@@ -156,7 +155,7 @@ def _bubblewrap(package: Path, filtered: int, cpuinfo: int) -> list[str]:
 
 
 def _shown(package: Path) -> Iterator[str]:
-    """Options that show the guest what it needs to run, and nothing else."""
+    """Options that show the guest what it needs to run."""
     for place in LIBRARIES:
         if os.path.islink(place):
             yield from ("--symlink", os.readlink(place), place)

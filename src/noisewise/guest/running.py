@@ -34,8 +34,6 @@ class GuestFailed(ValueError):
 
 
 class Guest:
-    """One running guest."""
-
     def __init__(self, spec: str, isolation: Isolation) -> None:
         package, self.spec, self.isolation = located(package_of(spec)), spec, isolation
         hide_memory()  # rows may be here by now, or come while it runs
@@ -187,8 +185,6 @@ Parsed = Callable[[], Any]
 
 
 class Served:
-    """Answers one guest's requests about one run."""
-
     def __init__(self, guest: Guest, private: Curator) -> None:
         self._guest, self._private = guest, private
         self.refused: Exception | None = None  # the last refusal, for the caller: the guest gets one word

@@ -125,7 +125,7 @@ def terms_to(terms: Terms) -> dict[str, Any]:
 
 
 def terms_from(data: Any) -> Terms:
-    """Terms as a guest names them; what they are worth is judged where the meter is made (``open_meter``)."""
+    """Terms as a guest names them; their worth is judged where the meter is made (``open_meter``)."""
     if type(data) is not dict or {*data} != {field.name for field in fields(Terms)} or type(data["events"]) is not list:
         raise TypeError("this is no description of terms")
     return Terms(**{**data, "events": tuple(from_dict(event) for event in data["events"])})
@@ -137,7 +137,7 @@ def question_to(question: Any) -> dict[str, Any]:
 
 
 def question_from(data: Mapping[str, Any]) -> Any:
-    """A registered question made of the numbers that came; its own class refuses numbers that it is not proved for."""
+    """A registered question made of received numbers; its own class refuses those that it is not proved for."""
     return QUESTIONS[data["question"]](*[_plain_floats(value) for value in data["values"]])
 
 
@@ -184,14 +184,13 @@ def _plain_floats(value: Any) -> Any:
 
 
 def vector_from(data: Any) -> NDArray[Any]:
-    """An array of floats that came as such."""
     if type(data) is not np.ndarray or data.dtype not in (np.float32, np.float64):
         raise TypeError("this is no array of floating-point numbers")
     return data
 
 
 def public_to(public: PublicCurator | None) -> dict[str, Any] | None:
-    """Public rows and the model that is asked about them, for a guest that makes a public curator of its own."""
+    """Public rows and their model, for a guest that makes a public curator of its own."""
     if public is None:
         return None
     if public.model.tensors:

@@ -59,7 +59,7 @@ class TaskRows(NamedTuple):
 
 
 def starts(model: Model, copies: int = 1) -> Tensor:
-    """The public starting point, once for each copy."""
+    """The public starting point for each copy."""
     return torch.from_numpy(model.start()).repeat(copies, 1)
 
 
@@ -80,7 +80,7 @@ def _slopes(loss: Loss, scores: Tensor, y: Tensor) -> Tensor:
 
 
 def _factors(norms: Tensor, bound: Tensor) -> Tensor:
-    """What each row is multiplied by so that its norm is at most its copy's bound."""
+    """The factor that clips each row to its copy's bound."""
     return (bound[:, None] / norms.clamp(min=1e-20)).clamp(max=1)
 
 
@@ -146,7 +146,7 @@ class PublicTask(NamedTuple):
 
 
 class Track(NamedTuple):
-    """What happened in a span of steps: mean loss after each, spent share of the budget and clip norm at each (T, R)."""
+    """A span of steps: mean loss after each, spent share of the budget and clip norm at each (T, R)."""
 
     losses: Tensor
     spent: Tensor
@@ -154,7 +154,6 @@ class Track(NamedTuple):
 
 
 def start(protector: Protector, task: PublicTask) -> ProtectorRuns:
-    """A run of each copy, at the model's public starting point."""
     model = task.rows.model
     clip = model.loss.typical_clip
     signal = first_signal(
@@ -234,7 +233,7 @@ def advance(
 
 
 def detached(run: ProtectorRuns) -> ProtectorRuns:
-    """The same place without the graph that led there: what lets a long run be trained in batches of steps."""
+    """The same state without its graph, so that a long run can be trained in batches of steps."""
 
     def cut(value: Any) -> Any:
         if isinstance(value, Tensor):

@@ -162,7 +162,6 @@ class DeflatedDescent(HeavyBall):
         return state._replace(theta=start, noise_multiplier=private.meter.noise_for(share / state.steps))
 
     def _calibrated(self, state: State, private: Curator) -> State:
-        """One step of calibration, at the mean of the tail."""
         now, last = state.calibration, private.facts.groups[-1]
         assert now is not None
         mean = state.tail_sum / (state.steps - state.steps // 2)
@@ -175,7 +174,7 @@ class DeflatedDescent(HeavyBall):
         return state._replace(step=state.step + 1, noise_multiplier=noise, calibration=now, released=released)
 
     def _long_steps(self, state: State, facts: Facts, largest: float) -> State:
-        """A larger clip norm and longer steps, more of them where the largest eigenvalue forbids what noise would allow."""
+        """A larger clip norm and longer steps; more of them where the largest eigenvalue limits their length."""
         clip, steps, ratio = state.clip, state.steps, signal_to_noise(facts)
         if self.max_grad_norm is None:
             wider = min(max(excess(facts, state), 1.0), MAX_CLIP_FACTOR)
@@ -191,7 +190,7 @@ class DeflatedDescent(HeavyBall):
 
 
 def needs_calibration(facts: Facts) -> bool:
-    """Whether a model has layers, probabilities, and a budget that can mend them."""
+    """Whether a model has layers and probabilities, and a budget to calibrate them."""
     usable = facts.loss in LOSSES and LOSSES[facts.loss].has_probabilities
     return usable and len(facts.groups) > 1 and (facts.size or 1.0) * worth(facts) >= calibration.MIN_CLARITY
 
@@ -233,7 +232,7 @@ def excess(facts: Facts, state: State) -> float:
 
 
 def moment_pays(facts: Facts, state: State) -> bool:
-    """Whether a second moment is worth its share: where steps are held back, or where wide rows have a clear one."""
+    """Whether a second moment is worth its share: where steps are limited, or where wide rows have a clear one."""
     stretched = excess(facts, state)
     if facts.features <= USUAL_DIMENSION:
         return stretched > 1
@@ -241,7 +240,6 @@ def moment_pays(facts: Facts, state: State) -> bool:
 
 
 def usual_steps(ratio: float) -> int:
-    """How many steps a run takes whose signal stands so far out of the noise."""
     return round(min(MAX_STEPS, max(50.0, 20 * math.sqrt(ratio))))
 
 

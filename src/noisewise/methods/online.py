@@ -77,7 +77,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class OnlineDescent(HeavyBall):
-    """``learning_rate`` and ``max_grad_norm`` are where they start; they are found from there."""
+    """``learning_rate`` and ``max_grad_norm`` are starting values."""
 
     steps: int | None = None
     learning_rate: float | None = None
@@ -142,7 +142,6 @@ class OnlineDescent(HeavyBall):
 
 
 def within(value: float, limits: tuple[float, float]) -> float:
-    """The value, cut to the limits."""
     return min(max(value, limits[0]), limits[1])
 
 
@@ -157,7 +156,7 @@ def moved_rate(state: State, now: ReleasedGradient) -> float:
 
 
 def allowed_rate(facts: Facts, state: State) -> float:
-    """The step size at which noise of this clip norm moves theta by what is typical of it."""
+    """The step size at which noise of this clip norm moves theta by a typical length."""
     return wanted_step_size(facts, signal_to_noise(facts), state.steps, state.clip)
 
 
@@ -191,7 +190,7 @@ def found_clip(private: Curator, theta: Array, start: float, target: float) -> f
 
 
 def between(low: float, high: float) -> float:
-    """Where to look next: in the middle of two norms, or beyond the one that is known."""
+    """The next norm to try: between two known ones, or beyond the one that is known."""
     if low == 0.0:
         return high / LEAP
     return low * LEAP if math.isinf(high) else math.sqrt(low * high)

@@ -28,7 +28,7 @@ CURVATURES, MAX_CHANGES = (0.3, 0.12), (0.7, 0.5)  # of the loss in log a and in
 
 
 class Calibration(NamedTuple):
-    """Logarithm of the factor on scores, what is added to them (outputs,), and the sums over the settled steps."""
+    """Logarithm of the factor on scores, the shift of them (outputs,), and sums over the settled steps."""
 
     log_scale: float
     shift: Array
@@ -37,7 +37,7 @@ class Calibration(NamedTuple):
     shift_sum: Array = 0.0
 
     def settled(self) -> tuple[float, Array]:
-        """The mean over the last steps, or where it stands."""
+        """The mean over the last steps, or the current value."""
         count = self.step - (STEPS - SETTLED)
         return (self.log_scale_sum / count, self.shift_sum / count) if count > 0 else (self.log_scale, self.shift)
 

@@ -15,10 +15,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from ..asking import Answer
 from .optimizers import Array, Optimizer, filled
-from .projectors import Projector, Stepped
 from .schedules import FixedClip, Schedule, Uniform
 from .signal import Signal, next_step, with_answer
+
+
+class Projector(Protocol):
+    """The next thetas (R, dimension), from the answer in the signal."""
+
+    def init(self, copies: int, dimension: int) -> Any: ...
+    def __call__(self, signal: Signal, thetas: Array, memory: Any) -> tuple[Array, Any]: ...
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """One of the ordinary optimizers (SGD, momentum, Adam, ...) on gradients in units of their clip norm."""
+
+    rule: Optimizer[Any]
+
+    def init(self, copies: int, dimension: int) -> Any:
+        return self.rule.init(dimension)
+
+    def __call__(self, signal: Signal, thetas: Array, memory: Any) -> tuple[Array, Any]:
+        return self.rule(Answer(signal.gradient, 0.0), thetas, memory)
 
 
 class ClipAndShares(Protocol):
@@ -59,7 +79,6 @@ class ProtectorRuns(NamedTuple):
 
 
 def begin(protector: Protector, thetas: Array, signal: Signal) -> ProtectorRuns:
-    """Before the first question."""
     shape, together = thetas.shape, protector.together
     projector_memory = protector.projector.init(*shape)
     if together is not None:
@@ -80,14 +99,14 @@ def next_question(protector: Protector, run: ProtectorRuns) -> tuple[Array, Arra
 def answered(
     protector: Protector, run: ProtectorRuns, gradient: Array, noise_std: Array, clip: Array, remaining: Array
 ) -> ProtectorRuns:
-    """One step on: a released gradient (in units of ``clip``, as its noise) joins the signal, and the projector moves."""
+    """The state after a released gradient (in units of ``clip``, as its noise) and the step of the projector."""
     signal = with_answer(run.signal, gradient, noise_std, clip, remaining)
     thetas, memory = protector.projector(signal, run.thetas, run.projector_memory)
     return run._replace(signal=next_step(signal), thetas=thetas, projector_memory=memory)
 
 
 class Answers(Protocol):
-    """Where the answers of a step come from: a curator, or public rows that stand for private ones."""
+    """The source of the answers of a step: a curator, or public rows that stand for private ones."""
 
     def norm(self, run: ProtectorRuns, share: float) -> tuple[Array, Array]:
         """A gradient norm in units of the clip norm for a share of what is left, and what is left then."""
@@ -97,7 +116,7 @@ class Answers(Protocol):
 
 
 def step(protector: Protector, run: ProtectorRuns, answers: Answers) -> ProtectorRuns:
-    """One step of R runs; Algorithm 2, line 1: a protector that wants a norm pays for it before it chooses the noise."""
+    """One step of R runs; by Algorithm 2, line 1, a paid norm comes before the choice of the noise."""
     if protector.norm_share:
         norm, left = answers.norm(run, protector.norm_share / max(run.signal.horizon - run.signal.step, 1))
         run = run._replace(signal=run.signal._replace(paid_norm=norm, remaining=left))

@@ -55,7 +55,7 @@ class Tuned:
 
 
 class CandidateRows(NamedTuple):
-    """Rows to train on and rows to compare on, and how many there are to train on if the number of all is public."""
+    """Rows to train on and rows to compare on, and the expected number to train on where the size is public."""
 
     trained: Labelled
     scored: Labelled
@@ -66,20 +66,20 @@ class CandidateRows(NamedTuple):
 
 
 def known_size(fit: Fit, private: Labelled) -> int | None:
-    """The number of records where it is public, as :meth:`Fit.size` has it."""
+    """The number of records where it is public."""
     table = len(private.y) if private.table is None or not fit.size_is_public else private.table
     size = fit.size(table)
     return None if size is None else int(size)
 
 
 def trained_on(candidate: Candidate, share: float) -> float | None:
-    """How many records there are to train on, expected, where the number of all is public."""
+    """The expected number of records to train on, where the number of all is public."""
     size = known_size(candidate.fit, candidate.private)
     return None if size is None else float(max(round((1 - share) * size), 1))
 
 
 def dealt(candidate: Candidate, scored: NDArray[np.bool_], share: float = SCORED) -> CandidateRows:
-    """A candidate's rows in two parts. Their sizes are secret: what sums are divided by is a share of the public size."""
+    """A candidate's rows in two parts. Their sizes are secret, so sums are divided by a share of the public size."""
     rows, size = candidate.private, trained_on(candidate, share)
     expected = None if size is None else int(size)
     return CandidateRows(
@@ -88,14 +88,14 @@ def dealt(candidate: Candidate, scored: NDArray[np.bool_], share: float = SCORED
 
 
 def as_candidate(fit: Fit, promise: Budget, *, run: int | None = None) -> Fit:
-    """The fit of one run of a search: for its own promise, with nothing bought before, and a seed of its own."""
+    """The fit of one run of a search: for its own promise, with nothing bought before, and its own seed."""
     known = fit.size_is_public or fit.unit.fixes_size(promise.adjacency)
     seed = None if fit.seed is None or run is None else fit.seed + EACH_RUN * (run + 1)
     return replace(fit, budget=promise, preparation=None, size_is_public=known, seed=seed)
 
 
 def same_task(candidates: Sequence[Candidate]) -> None:
-    """Refuse candidates that would not be comparable, or that make other promises than the first."""
+    """Refuse candidates that are not comparable, or whose promises differ."""
     if not candidates:
         raise ValueError("there are no candidates; pass at least one setting")
     first = candidates[0].fit
@@ -158,7 +158,7 @@ def _no_mapping(one: Any) -> dict[str, Any]:
 
 
 def applied(settings: Mapping[str, Any], parameters: Iterable[str], method: str | Method) -> dict[str, Any]:
-    """The parameters of an estimator that a candidate's settings stand for; what is none of them goes to its method."""
+    """The estimator's parameters for a candidate's settings; settings that it does not have go to the method."""
     own = {*parameters}
     values = {name: value for name, value in settings.items() if name in own}
     others = {name: value for name, value in settings.items() if name not in own}

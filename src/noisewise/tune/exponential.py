@@ -38,7 +38,7 @@ CHOOSING = 1 << 69
 def agreement(
     candidates: Sequence[Candidate], budget: Budget, share: float = SCORED
 ) -> tuple[tuple[RunPrice, ...], BoundedRange, Terms]:
-    """What each run may spend, the choice, and the terms of the whole: a plan that was priced and found within the budget."""
+    """The price of each run, the choice, and the terms of the whole: a plan that was found within the budget."""
     fits = [candidate.fit for candidate in candidates]
     sizes = [trained_on(candidate, share) for candidate in candidates]
     mu = mu_of(budget.epsilon, budget.delta)

@@ -27,19 +27,18 @@ from .candidates import Candidate
 
 @dataclass(frozen=True)
 class RunPrice:
-    """What a candidate's run may spend: a promise, the terms that its method named for it, and their price as one event."""
+    """What a candidate's run may spend: a promise, its method's terms for it, and their price as one event."""
 
     promise: Budget
     terms: Terms
     event: Event
 
     def purse(self) -> Purse:
-        """A purse for one run."""
         return AgreedPurse(self)
 
 
 class AgreedPurse(Purse):
-    """Gives one part, on the terms and for the promise that were agreed."""
+    """Gives one share, on the agreed terms and for the agreed promise."""
 
     __slots__ = ("_agreed", "_given")
 
@@ -92,7 +91,7 @@ def agreed(fit: Fit, promise: Budget, size: float | None) -> RunPrice:
 
 @lru_cache(maxsize=256)
 def _event_of(name: str, terms: Terms, promise: Budget) -> Event:
-    """The price of terms as one event; remembered, as candidates of a search often share their terms."""
+    """The price of terms as one event; cached, because candidates often share their terms."""
     one_shot = any(isinstance(unsampled(leaf), ApproximateDP) for leaf in leaves(terms.events))
     if terms.one_shot_delta or one_shot:
         raise Unpriceable(
@@ -105,12 +104,11 @@ def _event_of(name: str, terms: Terms, promise: Budget) -> Event:
 
 
 def all_agreed(fits: Sequence[Fit], promise: Budget, sizes: Sequence[float | None]) -> list[RunPrice]:
-    """The same for all candidates."""
     return [agreed(fit, promise, size) for fit, size in zip(fits, sizes, strict=True)]
 
 
 def alike(fits: Sequence[Fit], promise: Budget, sizes: Sequence[float | None]) -> list[int]:
-    """One candidate for each kind of terms: those whose events are the same now are priced together while searching."""
+    """One candidate for each kind of terms: those with equal events are priced together while searching."""
     firsts: dict[tuple[Terms, Event], int] = {}
     for number, one in enumerate(all_agreed(fits, promise, sizes)):
         firsts.setdefault((one.terms, one.event), number)

@@ -100,7 +100,7 @@ def public_scores(
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """Runs candidates and remembers their losses, which are scores turned so that less is better."""
+    """Runs candidates and keeps their losses, which are scores with the sign that makes less better."""
 
     fits: tuple[Fit, ...]
     rows: tuple[Labelled, ...]
@@ -145,7 +145,7 @@ class Bench:
         return self.tables[key]
 
     def error(self, values: Sequence[float]) -> float:
-        """The standard error of the mean of these, one for each split."""
+        """The standard error of the mean of values, one for each split."""
         if len(values) < 2:
             return math.nan
         overlap = 1 / len(values) + self.shape.validation / self.shape.training
@@ -153,7 +153,6 @@ class Bench:
 
 
 def _found(bench: Bench, size: float | None) -> PublicSearch:
-    """What the losses say, in numbers and words."""
     tried = {place: losses for place, losses in bench.losses.items() if place not in bench.refused}
     if not tried:
         raise ValueError(f"no candidate runs on the public rows; the first says: {bench.refused[0]}")
@@ -172,7 +171,7 @@ def _found(bench: Bench, size: float | None) -> PublicSearch:
 
 
 def _settled(bench: Bench, tried: dict[int, list[float]], leader: int) -> tuple[int, str | None]:
-    """The candidate to take, and why not the leader where the rows cannot tell."""
+    """The candidate to take, and why it is not the leader where the rows cannot tell."""
     if 0 not in tried:
         return leader, None
     if bench.shape.validation < MIN_VALIDATION_ROWS:
@@ -225,7 +224,7 @@ def _outcome(bench: Bench, best: int, scores: tuple[float, ...], errors: tuple[f
 
 
 def _metric(fits: Sequence[Fit]) -> str:
-    """One score for all candidates, or they could not be compared."""
+    """One score that all candidates have; without one they cannot be compared."""
     classes = [fit.labels for fit in fits if isinstance(fit.labels, Classes)]
     if not classes:
         return "mse"
@@ -235,7 +234,7 @@ def _metric(fits: Sequence[Fit]) -> str:
 
 
 def differing(fits: Sequence[Fit]) -> list[dict[str, str]]:
-    """For each candidate what it is made of, in words, as far as candidates differ in it."""
+    """The settings, as text, in which each candidate differs from others."""
     made = [
         {
             "method": fit.method.name,

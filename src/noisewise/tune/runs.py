@@ -39,7 +39,7 @@ SHARED, ROOM = "/dev/shm", 2 << 30  # kept in memory where there is so much room
 
 @dataclass(frozen=True, eq=False)
 class CandidateRun:
-    """What one process needs for one run; ``score`` is the noise of its score, None where nothing is scored."""
+    """The input of one run; ``score`` is the noise of its score, None where nothing is scored."""
 
     fit: Fit
     agreed: RunPrice
@@ -53,7 +53,6 @@ class CandidateRun:
     def of(
         cls, candidate: Candidate, agreed: RunPrice, parts: CandidateRows, number: int, score: Gaussian | None = None
     ) -> CandidateRun:
-        """Run ``number``: a candidate as it was agreed on, on its parts of the rows."""
         fit = as_candidate(candidate.fit, agreed.promise, run=number)
         return cls(fit, agreed, parts.trained, candidate.public, parts.scored, score, candidate.store)
 
@@ -63,7 +62,7 @@ class CandidateRun:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """A fitted model with its score, larger is better; None for a run that failed, which counts as worst."""
+    """A fitted model with its score, larger is better; None for a failed run, which counts as worst."""
 
     fitted: Fitted | None
     score: float = -np.inf
@@ -145,7 +144,7 @@ def outcomes(runs: Sequence[CandidateRun], jobs: int, beat: Callable[[], None] |
 
 
 def _folder() -> tempfile.TemporaryDirectory[str]:
-    """A folder for mapped rows that nobody else may look into: sizes of files there tell how many records were dealt."""
+    """A folder for mapped rows that no other user can read: file sizes there tell how many records were dealt."""
     roomy = os.access(SHARED, os.W_OK) and shutil.disk_usage(SHARED).free >= ROOM
     return tempfile.TemporaryDirectory(prefix="noisewise-", dir=SHARED if roomy else None, ignore_cleanup_errors=True)
 
@@ -165,7 +164,7 @@ CHOSEN = {
 
 @dataclass(frozen=True, eq=False)
 class Bill:
-    """How settings were chosen, among which candidates, and the meter that paid for all of it; None: for nothing."""
+    """How settings were chosen, among which candidates, and the meter that paid for it; None if it was free."""
 
     how: str
     settings: tuple[str, ...]
@@ -225,7 +224,7 @@ def stated(
 
 
 def _arithmetic(own: Mapping[str, Any], candidates: Sequence[Candidate]) -> dict[str, Any]:
-    """The grade of the winner, or a worse one that a run of another candidate may have had: by the list, which is public."""
+    """The grade of the winner, or the worst that a run of any candidate may have had: by the list, which is public."""
     arithmetic = Arithmetic(own["grade"], tuple(own["assumptions"]))
     for fit in (candidate.fit for candidate in candidates):
         if not (fit.model.linear or fit.model.table) or fit.method.whole is not None:
@@ -236,6 +235,5 @@ def _arithmetic(own: Mapping[str, Any], candidates: Sequence[Candidate]) -> dict
 
 
 def _asked(candidate: Candidate, budget: Budget) -> dict[str, Any]:
-    """What a run folder says was asked for: the promise of the whole search."""
     whole = candidate.fit.budget if candidate.fit.preparation is not None else budget
     return {"epsilon": whole.epsilon, "delta": whole.delta}

@@ -31,14 +31,13 @@ USUAL_TRIALS = 20
 
 
 def drawn(count: int, trials: int | None, seed: int) -> list[int]:
-    """The first candidate and others at random, ``trials`` in all, in their order."""
+    """The first candidate and random others, ``trials`` in all, in their order."""
     wanted = min(count, USUAL_TRIALS if trials is None else trials)
     others = 1 + np.random.default_rng([seed, 2]).permutation(count - 1)[: wanted - 1]
     return [0, *sorted(int(place) for place in others)]
 
 
 def try_each(trial: Trial, places: Sequence[int], repeats: int) -> None:
-    """All of these candidates, as often as asked."""
     for place in places:
         trial(place, repeats)
 
@@ -78,13 +77,13 @@ def by_optuna(trial: Trial, settings: Sequence[Mapping[str, str]], repeats: int,
 
 
 def nearest(wanted: Mapping[str, str], settings: Sequence[Mapping[str, str]]) -> int:
-    """The candidate that shares the most settings; of equals the earlier one."""
+    """The candidate that shares the most settings; the earliest of equals."""
     shared = [sum(one.get(name) == value for name, value in wanted.items()) for one in settings]
     return shared.index(max(shared))
 
 
 def needed(name: str) -> Any:
-    """The module of an optional extra, or one line that says how to have it."""
+    """The module of an optional extra, or an error that says how to install it."""
     try:
         return import_module(name)
     except ImportError:
@@ -102,7 +101,7 @@ PUBLIC_ROWS = 400  # from which a search on public rows tells settings apart
 
 @dataclass(frozen=True)
 class Advice:
-    """Which search to take, and why, with the numbers that decided."""
+    """Which search to use, and why, with the numbers that decided."""
 
     how: str
     words: str

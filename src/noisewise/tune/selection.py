@@ -54,7 +54,7 @@ class Agreement:
 
 
 def law_for(budget: Budget, candidates: int) -> Repetitions:
-    """How often to draw, by :func:`~noisewise.trusted.accountants.selection.choose_repetitions`, hardly ever not at all."""
+    """The distribution of the number of runs: the best of those that hardly ever draw none."""
     drawing = choose_repetitions(budget, candidates)
     found = [one for one in (drawing, *drawing.alternatives) if _chance_of_nothing(one.repetitions) <= NOTHING]
     most = max(one.each.mu for one in found)
@@ -66,7 +66,7 @@ def _chance_of_nothing(law: Repetitions) -> float:
 
 
 def agreement(candidates: Sequence[Candidate], budget: Budget, law: Repetitions, share: float = SCORED) -> Agreement:
-    """The largest promise that every run can have, and the event of the whole, priced and found within the budget."""
+    """The largest promise that every run can have, and the event of the whole, found within the budget."""
     fits = [candidate.fit for candidate in candidates]
     sizes = [trained_on(candidate, share) for candidate in candidates]
     together = fits[0].unit.most > 1
@@ -150,7 +150,7 @@ def _best(
 
 
 def with_own_methods(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Candidates whose methods are made anew; what is not the library's own is refused: its runs might not be independent."""
+    """Candidates with methods made anew; those not of the library are refused: their runs might not be independent."""
     own = []
     for candidate in candidates:
         method = made_anew(candidate.fit.method)

@@ -31,7 +31,7 @@ _CREATES = text("SELECT pg_catalog.has_schema_privilege(:role, pg_catalog.curren
 
 
 class Taken(NamedTuple):
-    """A row that a run has reserved: its number in the account, its key, and what the purse knows of it."""
+    """A reserved row of a run: its number in the account, its key, and its entry in the purse."""
 
     number: int
     key: str
@@ -40,7 +40,7 @@ class Taken(NamedTuple):
 
 @dataclass(frozen=True)
 class AccountState:
-    """An account as it stands: amounts in its currency, and of the share of delta."""
+    """The state of an account: amounts in its currency, and of the share of delta."""
 
     name: str
     budget: Budget
@@ -57,7 +57,6 @@ class AccountState:
     owners: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as ``noisewise ledger show --json`` prints it."""
         budget, fits = self.budget, self.fits
         amounts = {
             name: {"cost": getattr(self, name).cost, "delta": getattr(self, name).delta}
@@ -199,7 +198,7 @@ class Ledger:
         return Purse(budget, filter_terms(terms), store=DatasetStore(self._database, row.name, run))
 
     def taken_by(self, dataset: str, run: str) -> tuple[Taken, ...]:
-        """What one run has taken of an account, in order."""
+        """The rows that one run has reserved, in order."""
         with self._database.reading() as connection:
             self._database.check(connection)
             account = account_row(connection, dataset)
@@ -312,7 +311,7 @@ def _in(row: Any, cost: int, delta: int) -> Amount:
 
 
 def _new_file(path: str) -> str:
-    """An empty file of one's own: not a link that somebody laid out, and readable by nobody else."""
+    """A new empty file, readable by its owner alone; a link that is there is refused."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, 0o600))
     except FileExistsError:
@@ -337,7 +336,6 @@ def _make(database: Database) -> None:
 
 
 def _schema(connection: Connection) -> str:
-    """Where tables of the ledger lie, quoted."""
     return connection.dialect.identifier_preparer.quote(
         str(connection.execute(select(func.current_schema())).scalar_one())
     )

@@ -28,7 +28,7 @@ class AccountLine:
 
 
 def lines_of(ledger: Ledger, dataset: str) -> tuple[AccountState, tuple[AccountLine, ...]]:
-    """How an account stands, and its runs in order."""
+    """The state of an account, and its runs in order."""
     state = ledger.state(dataset)
     began = {row.number: row.at for row in ledger.history(dataset) if row.kind == "reserved"}
     granted, lines = state.granted, []
@@ -52,7 +52,7 @@ def lines_of(ledger: Ledger, dataset: str) -> tuple[AccountState, tuple[AccountL
 
 
 def told(row: HistoryRow) -> dict[str, Any]:
-    """A row of the history as plain data, with its body read."""
+    """A row of the history as plain data, with its body parsed."""
     body = json.loads(row.body)
     for name in ("terms", "events"):
         if isinstance(body.get(name), str):
@@ -61,7 +61,6 @@ def told(row: HistoryRow) -> dict[str, Any]:
 
 
 def in_words(row: HistoryRow) -> str:
-    """What happened, in one line."""
     body: Mapping[str, Any] = told(row)["body"]
     run = f"run {row.number} of {row.account!r}"
     match row.kind:

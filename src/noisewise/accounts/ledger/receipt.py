@@ -19,7 +19,7 @@ BAD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, Recu
 
 @dataclass(frozen=True)
 class Payment:
-    """One run and the account that pays for it. All that it takes has keys that begin alike, so it finds them again."""
+    """One run and the account that pays for it. The keys of its rows begin alike, so that it finds them again."""
 
     ledger: Ledger
     account: Account
@@ -27,7 +27,7 @@ class Payment:
 
     @classmethod
     def from_account(cls, ledger: Ledger, dataset: str, run: str | None = None) -> Payment:
-        """A payment of a new run, or of one that is taken up."""
+        """A payment of a new run, or of one that is resumed."""
         run = run or new_run()
         return cls(ledger, ledger.account(dataset, run=run), run)
 
@@ -40,7 +40,7 @@ class Payment:
         return {one.number: one.entry for one in self._taken()}
 
     def receipt(self) -> dict[str, Any]:
-        """Plain data for the run's folder: its own rows and nobody else's, and not where the ledger lies."""
+        """Plain data for the run's folder: its own rows alone, and not where the ledger lies."""
         entries = [{"number": one.number, "key": one.key, **entry_to_dict(one.entry)} for one in self._taken()]
         return {"format": FORMAT, "dataset": self.dataset, "entries": entries}
 
@@ -92,7 +92,7 @@ def _checked(ledger: Ledger, receipt: Any, statement: Mapping[str, Any], dataset
 
 
 def _stated(statement: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """What a statement says was paid for: the training, or the search that it was a part of, and bounds before it."""
+    """What the statement lists as paid for: the training, or the search that it was a part of, and bounds before it."""
     yield "training", statement
     if (before := statement.get("preparation")) is not None:
         yield "purchase of bounds", before

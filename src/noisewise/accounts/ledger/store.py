@@ -195,7 +195,6 @@ def rows_of(connection: Connection, account: str, run: str) -> list[Any]:
 
 
 def account_row(connection: Connection, name: str) -> Any:
-    """The row of an account."""
     found = connection.execute(_ACCOUNT, {"named": name}).one_or_none()
     if found is None:
         raise ValueError(f"there is no account {name!r} in this ledger; register it with noisewise ledger register")
@@ -205,7 +204,7 @@ def account_row(connection: Connection, name: str) -> Any:
 
 
 def sensible(account: Any) -> bool:
-    """Whether the row of an account can be one that was registered."""
+    """Whether the row of an account is possible."""
     try:
         terms = json.loads(account.terms)
         units = [type(unit) is float and math.frexp(unit)[0] == 0.5 for unit in (account.unit_cost, account.unit_delta)]
@@ -227,7 +226,6 @@ _ACCOUNT = text(
 
 
 def run_row(connection: Connection, account: str, number: int) -> Any:
-    """The row of a run, or None."""
     query = select(RUNS).where(RUNS.c.account == account, RUNS.c.number == number)
     return connection.execute(query).one_or_none()
 

@@ -26,7 +26,7 @@ BAD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, Recu
 
 @dataclass(frozen=True)
 class Findings:
-    """What is wrong with a ledger; nothing, if it holds."""
+    """The faults of a ledger; none, if it holds."""
 
     seq: int
     head: str
@@ -175,7 +175,7 @@ def _move(account: dict[str, Any], cost: int, delta: int) -> None:
 
 
 def _possible(holds: bool) -> None:
-    """Stop at what cannot have happened."""
+    """Raise for what cannot have happened."""
     if not holds:
         raise ValueError("it cannot have happened")
 
@@ -200,7 +200,7 @@ def _prices(
     claims: Mapping[tuple[str, int | None], _Claim],
     shown: Mapping[str, Closed] | None,
 ) -> Iterator[str]:
-    """Every price of an account computed anew, from the terms and events that are written down."""
+    """Check every price of an account, computed anew from its terms and events."""
     terms = json.loads(account.terms)
     purse = Purse(Budget(terms["epsilon"], terms["delta"], terms["adjacency"]), filter_terms(terms))
     cap = Amount(**purse.terms["cap"])
@@ -217,7 +217,7 @@ def _prices(
 
 
 def _below_claim(purse: Purse, entry: PurseEntry, claim: _Claim, shown: Mapping[str, Closed] | None) -> str:
-    """Why a run cannot have taken less than it claimed; nothing, where it can or did not. Its price was found right."""
+    """Why a run cannot have taken less than it claimed; empty, where it can or did not. Its price was checked before."""
     if entry.spent is None:
         return ""
     promise = Budget(entry.terms["epsilon"], entry.terms["delta"], entry.terms["adjacency"])

@@ -168,7 +168,7 @@ def take_off(module: nn.Module) -> None:
 
 
 def in_a_batch(whole: Tensor, one: Tensor) -> Tensor:
-    """Outputs of all records, (batch, ...), as a batch of them looks: the batch stands where the record's one was."""
+    """Outputs of all records, (batch, ...), in the shape of a batch's: the batch is where the record's dimension of 1 was."""
     at = next((dim for dim, length in enumerate(one.shape) if length == 1), None)
     if at is None:
         raise Refused("the module gives a tensor without a dimension for the batch; keep that dimension, records first")
@@ -181,7 +181,7 @@ def rows_of(given: Any) -> int | None:
 
 
 def _one_row(leaf: Tensor) -> Tensor:
-    """Zeros in place of no row: a made-up record, of which nothing is kept. Modules that reshape cannot take an empty batch."""
+    """Zeros in place of no row, of which nothing is kept: modules that reshape cannot take an empty batch."""
     return leaf.new_zeros((1, *leaf.shape[1:])) if leaf.dim() and leaf.shape[0] == 0 else leaf
 
 
@@ -210,7 +210,7 @@ class Criterion(nn.Module):
         kinds: Kinds = []
 
         def whole(leaf: Tensor) -> Tensor:
-            """All records' outputs for those that the loop was shown; an ordinary tensor for one that was handed out."""
+            """The outputs of all records for those shown to the loop; an ordinary tensor for one that was handed out."""
             rows = getattr(leaf, ROWS, None)
             kinds.append((rows is not None or isinstance(leaf, Handed), rows is not None, leaf.shape))
             if rows is not None:

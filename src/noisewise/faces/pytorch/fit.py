@@ -150,7 +150,7 @@ def fit(
     asked = asked.with_settings(**{name: value for name, value in given.items() if value is not None})
 
     def prepared(rows: TensorRows, records: int) -> ReadyModule:
-        """All that is decided before the first question, for ``rows`` of so many ``records``."""
+        """What is decided before the first question, for the ``rows`` of ``records``."""
         size = size_of(records, budget, size_is_public=bool(size_is_public), expected_size=expected_size)
         how = with_batches(asked, size, steps=steps, epochs=epochs, batch_size=batch_size)
         make = partial(ModuleModel, module, loss, *specs_of(rows), reduction=loss_reduction, device=device)
@@ -212,7 +212,7 @@ def _checked(budget: Budget, arithmetic: str | None, checkpoint: Any, random_sta
 
 
 def _folder(checkpoint: Any, resume: Any) -> Any:
-    """The folder of the journal, of a run that may be new or of one that is there."""
+    """The folder of the journal of a new run or of one to resume."""
     if resume is None:
         return checkpoint
     if checkpoint is not None:
@@ -223,7 +223,7 @@ def _folder(checkpoint: Any, resume: Any) -> Any:
 
 
 def _settings(budget: Budget, method: Method, model: ModuleModel, size: Size, **also: Any) -> dict[str, Any]:
-    """What was asked for, as plain data: public facts alone."""
+    """The settings of the run as plain data, from public facts alone."""
     clip = method.settings().get("max_grad_norm")
     return {
         "model": "module",
@@ -267,7 +267,6 @@ def _journal(checkpoint: Any, said: Mapping[str, Any], model: ModuleModel) -> It
 
 @contextmanager
 def _shown(progress: StepProgress | bool | None) -> Iterator[StepProgress | None]:
-    """Released facts as they come: a bar on a terminal, the caller's own function, or nothing."""
     if callable(progress):
         yield progress
     elif progress is False:

@@ -93,7 +93,7 @@ class DPDataLoader(DataLoader[Any]):
                 yield piece
 
     def records(self, rows: RowNumbers) -> Any:
-        """These records as a batch; no rows give tensors without rows."""
+        """A batch of these records; no rows give tensors without rows."""
         if not len(rows):
             return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, self._empty)
         if self._tensors is not None:
@@ -125,7 +125,7 @@ class DPDataLoader(DataLoader[Any]):
 
 
 def _begin(then: Callable[[int], None] | None, worker: int) -> None:
-    """What a worker does first, which will hold records: a spawned one has not inherited that its memory is hidden."""
+    """The first call in a worker, which will hold records: a spawned process does not inherit hidden memory."""
     hide_memory()
     if then is not None:
         then(worker)
@@ -145,7 +145,7 @@ class _Feed(Sampler[list[int]]):
 
 
 def tensors_of(loader: DataLoader[Any]) -> tuple[tuple[Tensor, ...] | None, RowNumbers | None]:
-    """The tensors that rows can be taken from at once, and where, if that gives what the data set and the loader would."""
+    """The tensors to take rows from at once, and their places, if the result is what the data set and the loader would give."""
     if loader.collate_fn is not default_collate or loader.num_workers or loader.pin_memory:
         return None, None
     whole: Any = loader.dataset
@@ -174,7 +174,7 @@ def check_loader(loader: Any) -> None:
 
 
 def explain_loader(loader: DataLoader[Any]) -> None:
-    """Say what of the loader has no effect."""
+    """Warn of arguments of the loader that have no effect."""
     if isinstance(loader.sampler, RandomSampler) and loader.generator is not None:
         warnings.warn(
             "the generator of data_loader is not used: who is in a batch is drawn from a secret stream", stacklevel=3
@@ -187,7 +187,7 @@ def explain_loader(loader: DataLoader[Any]) -> None:
 
 
 class Draws(NamedTuple):
-    """How batches are drawn: from so many records, how, and how many of them are an epoch. All of it is public."""
+    """How batches are drawn: the number of records, the sampling, and the batches of an epoch. All of it is public."""
 
     size: int
     sampling: Sampling
@@ -195,7 +195,7 @@ class Draws(NamedTuple):
 
 
 def draws_of(loader: DataLoader[Any], *, size: int | None, poisson: bool) -> Draws:
-    """Batches of the expected size that the loader has, on so many records; on its data set's own number without one."""
+    """Batches of the loader's expected size; on the data set's own number of records if ``size`` is None."""
     assert loader.batch_size is not None
     many = len(loader.dataset) if size is None else size  # type: ignore[arg-type]
     validate.whole(public_size=many)
@@ -206,7 +206,7 @@ def draws_of(loader: DataLoader[Any], *, size: int | None, poisson: bool) -> Dra
 
 
 def empty_batch(loader: DataLoader[Any]) -> Any:
-    """A batch without records. Of the first record nothing is kept but the shapes and kinds of its numbers."""
+    """A batch without records. Of the first record only shapes and kinds of numbers are kept."""
     with torch.random.fork_rng(devices=[]):  # an augmentation of this record must not change what comes after
         return _emptied(loader.collate_fn([loader.dataset[0]]))
 

@@ -40,7 +40,7 @@ NEEDS_CAP = (
 
 
 class LoopMeter:
-    """Pays for every batch before it is drawn, and says what that costs."""
+    """Pays for every batch before it is drawn, and prices the run."""
 
     def __init__(
         self,
@@ -111,7 +111,6 @@ class LoopMeter:
 
     @property
     def events(self) -> Counter[Leaf]:
-        """What was paid for."""
         return self.meter.events
 
     def draw(self, noise: float, records: Sized) -> Ticket:
@@ -148,7 +147,7 @@ class LoopMeter:
         return _price(tuple(self.events.items()), delta, self.adjacency, self._accountant)
 
     def stated(self, delta: float | None) -> tuple[Budget, Meter] | None:
-        """The promise and the meter that keeps it, with what was paid for; None where nothing is promised."""
+        """The promise and the meter that keeps it; None where nothing is promised."""
         if self.kind == "nothing" or not self.events:
             return None
         if isinstance(self.meter, Tally):  # taken for a plan that was fixed beforehand, which a statement has to say
@@ -177,7 +176,7 @@ class LoopMeter:
         }
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Pay for what a checkpoint had paid for; what this run paid for itself is never taken back."""
+        """Pay for what a checkpoint had paid for; what this run paid for itself stays charged."""
         run, events = str(state["run"]), leaves([from_dict(event) for event in state["events"]])
         if run == self.identity:
             return

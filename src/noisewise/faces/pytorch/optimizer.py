@@ -104,7 +104,7 @@ class DPOptimizer(Optimizer):
 
     @property
     def expected_batch_size(self) -> float:
-        """What sums are divided by; public, never the size of a batch."""
+        """The public divisor of sums, never the size of a batch."""
         return self.run.expected
 
     @property

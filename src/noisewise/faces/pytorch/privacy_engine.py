@@ -261,7 +261,7 @@ class PrivacyEngine:
 
     @property
     def accountant(self) -> Spent:
-        """What was spent, under the name that scripts ask for it by."""
+        """What was spent, under Opacus' name."""
         return Spent(self._own().ledger)
 
     def statement(self, delta: float | None = None) -> Statement:

@@ -39,7 +39,7 @@ RECORDS_PER_PIECE = 1024  # public, and the same for any number of ranks
 
 
 class ReadyModule(NamedTuple):
-    """A fit that is decided, before the first question."""
+    """A fit with all its decisions, before the first question."""
 
     method: Method
     size: Size
@@ -50,7 +50,6 @@ class ReadyModule(NamedTuple):
 def fitted_module(
     ready: ReadyModule, module: Module, theta: Any, statement: Statement, trace: Any, steps: int, size: float | None
 ) -> FittedModule:
-    """What a fit leaves, from what was released."""
     trained = ready.model.trained(theta)
     if ready.model.double:
         trained = trained.to(next(module.parameters()).dtype)
@@ -65,7 +64,7 @@ def among_ranks(
     *,
     may_restart: bool,
 ) -> FittedModule:
-    """The same fitted module at every rank. ``may_restart``: what was spent is known to a process that torchrun starts anew."""
+    """The same fitted module at every rank. ``may_restart``: a process that torchrun restarts knows what was spent."""
     line = common_line()
     made: list[ReadyModule] = []
 
@@ -109,7 +108,7 @@ def among_ranks(
 
 
 def _released(fitted: FittedModule, model: ModuleModel) -> tuple[Any, ...]:
-    """What a fit leaves, as plain data: the weights, statement and trace that were released, the last two as JSON."""
+    """A fit as plain data: the released weights, statement and trace, the last two as JSON."""
     known = dict(fitted.module.named_parameters())
     theta = torch.cat([known[name].detach().reshape(-1).float().cpu() for name in model.layout.names])
     trace = json.dumps([{**line._asdict(), "event": to_dict(line.event)} for line in fitted.trace])
@@ -136,7 +135,6 @@ def _own(dataset: Any, numbers: list[int]) -> TensorRows:
 
 
 def _tensors(dataset: Any) -> tuple[Any, ...] | None:
-    """The tensors of a data set that is made of them."""
     if isinstance(dataset, torch.utils.data.TensorDataset):
         return tuple(dataset.tensors)
     whole = isinstance(dataset, tuple | list) and all(isinstance(part, Tensor | np.ndarray) for part in dataset)
@@ -144,7 +142,7 @@ def _tensors(dataset: Any) -> tuple[Any, ...] | None:
 
 
 def _stamp(model: ModuleModel, records: int, rows: TensorRows) -> str:
-    """SHA-256 of what must be the same at all ranks; what is trained is sent, and may differ."""
+    """SHA-256 of what must be equal at all ranks; trained weights are sent, and may differ."""
     layout = model.layout
     shape = (layout.names, [tuple(shape) for shape in layout.shapes], layout.frozen, layout.plain_linear, layout.terms)
     made = hashlib.sha256(repr((records, specs_of(rows), shape, model.chunk, model.bounded)).encode())

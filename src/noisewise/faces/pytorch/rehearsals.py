@@ -22,8 +22,6 @@ Look = tuple[Any, ...]
 
 
 class Rehearsals:
-    """Rehearses calls of one module, each kind of them once."""
-
     def __init__(self, module: nn.Module, loss: Callable[..., Any] | None) -> None:
         self._module, self._loss = module, loss
         self._known: dict[Look, Layout] = {}
@@ -43,7 +41,7 @@ class Rehearsals:
         return None
 
     def of_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Layout:
-        """What was found of calls that look like this one; it is rehearsed if there was none."""
+        """The layout of calls like this one, rehearsed now if there was none."""
         return self._known.get(look_of((args, kwargs))) or self._rehearsed(args, kwargs, None)
 
     def _rehearsed(self, args: Sequence[Any], kwargs: Mapping[str, Any], targets: Sequence[Tensor] | None) -> Layout:
@@ -69,7 +67,7 @@ class Rehearsals:
 
 
 class _Call(nn.Module):
-    """A module called with tensors alone, which stand where they stood in the call that is rehearsed."""
+    """A module called with tensors alone, in their places of the rehearsed call."""
 
     def __init__(self, module: nn.Module, leaves: list[Any], given: list[bool], shape: Any) -> None:
         super().__init__()
@@ -86,7 +84,7 @@ class _Call(nn.Module):
 
 
 def look_of(call: Any) -> Look:
-    """What a call looks like: its structure, kinds and shapes of its tensors but for the number of rows, words and flags."""
+    """The structure of a call, kinds and shapes of its tensors without the number of rows, words and flags."""
     leaves, shape = tree_flatten(call)
     return str(shape), tuple(_look(leaf) for leaf in leaves)
 

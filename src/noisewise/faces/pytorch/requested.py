@@ -22,14 +22,14 @@ ARITHMETICS = ("assumed", "bounded")
 
 @dataclass(frozen=True)
 class Size:
-    """How many records there are, as far as that is public: declared, or a guess that was made beforehand."""
+    """The number of records, as far as that is public: declared, or guessed beforehand."""
 
     public: float | None
     expected: float | None
 
     @property
     def known(self) -> float | None:
-        """What a rate may be computed from."""
+        """The size from which a rate may be computed."""
         return self.public if self.public is not None else self.expected
 
 
@@ -49,7 +49,6 @@ def size_of(records: int, budget: Budget, *, size_is_public: bool, expected_size
 
 
 def chosen(method: str | Method | None, protector: str | None, isolation: str = "sandbox") -> Method:
-    """The method that is asked for by name, by a protector, or as an object."""
     if protector is not None:
         if method not in (None, L2P.name):
             raise ValueError(f"protector is given, which {L2P.name} runs, and method too; pass one of them")
@@ -69,7 +68,7 @@ def chosen(method: str | Method | None, protector: str | None, isolation: str = 
 def with_batches(
     method: Method, size: Size, *, steps: int | None, epochs: float | None, batch_size: float | None
 ) -> Method:
-    """The method with as many steps and as large batches as asked for: Poisson batches, of a rate fixed beforehand."""
+    """The method with the requested steps and batch size: Poisson batches, of a rate fixed beforehand."""
     if steps is not None and epochs is not None:
         raise ValueError("steps and epochs are both given; pass one of them")
     validate.positive_or_none(epochs=epochs, batch_size=batch_size)
@@ -92,7 +91,7 @@ def with_batches(
 
 
 def with_clip(method: Method, max_grad_norm: float | None, clipping: str, layers: int) -> Method:
-    """The method with a clip norm, or with one for each layer, of which the whole is the norm asked for."""
+    """The method with a clip norm, or with one for each layer that together have the requested norm."""
     validate.one_of(CLIPPINGS, clipping=clipping)
     if clipping == "per_layer":
         if not getattr(method, "layers", False):

@@ -46,7 +46,7 @@ ClipNorm = float | tuple[float, ...]
 
 @dataclass
 class PaidBatch:
-    """A batch that was paid for, and what went through the module of it."""
+    """A batch that was paid for, and what of it went through the module."""
 
     ticket: Ticket
     noise: float
@@ -99,7 +99,6 @@ class EngineRun(NotCopied):
 
     @property
     def noise(self) -> float:
-        """The noise multiplier of the next batch."""
         return self._noise
 
     @noise.setter
@@ -122,7 +121,7 @@ class EngineRun(NotCopied):
         self._clip = checked_clip(value, len(self.parameters), isinstance(self._clip, tuple))
 
     def words(self) -> int:
-        """A fresh secret number, for what is random inside of the module."""
+        """A fresh secret number, for randomness inside the module."""
         return self.ledger.gate.word()
 
     def draw(self, records: Any) -> tuple[PaidBatch, NDArray[np.int64]]:
@@ -151,7 +150,7 @@ class EngineRun(NotCopied):
         return None if self._batch is None or self._batch.stage == "stepped" else self._batch.mark
 
     def waits_for_nothing(self) -> bool:
-        """Whether the piece at hand is empty."""
+        """Whether the current piece is empty."""
         return self._batch is not None and not self._batch.rows
 
     def passed_nothing(self) -> None:
@@ -191,7 +190,7 @@ class EngineRun(NotCopied):
         return batch
 
     def forget(self) -> None:
-        """What ``zero_grad`` does: the pass over the piece at hand, and released gradients that wait, are dropped."""
+        """Drop the pass over the current piece, and released gradients that wait, as ``zero_grad`` does."""
         with self._lock:
             self._waiting, self._waits = [], 0
             if self._batch is not None and self._batch.stage == "passed" and self._batch.rows:
@@ -226,7 +225,7 @@ class EngineRun(NotCopied):
         return [part / many for part in released] if self.mean and many > 1 else released
 
     def _take(self, batch: PaidBatch) -> None:
-        """Add the piece at hand to those before it: in double precision, as soon as there are two."""
+        """Add the current piece to those before it: in double precision, as soon as there are two."""
         fresh, batch.any = batch.fresh, batch.any or batch.stage == "passed"
         batch.fresh, batch.stage = [], "stepped"  # first: whatever ends this early, a piece counts once
         if fresh and batch.sums:
@@ -235,7 +234,7 @@ class EngineRun(NotCopied):
             batch.sums = fresh
 
     def _wait(self, batch: PaidBatch) -> None:
-        """Give a batch its noise; what waits is the sum of such gradients."""
+        """Give a batch its noise; the sum of such gradients waits for the step."""
         self._take(batch)
         if not batch.any:
             return

@@ -44,7 +44,7 @@ class _Schedule:
         return {name: value for name, value in vars(self).items() if name != "optimizer" and not callable(value)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue as saved: what is scheduled has its value of that epoch at once."""
+        """Continue as saved, and set the value of that epoch at once."""
         vars(self).update(state_dict)
         self._apply()
 

@@ -41,7 +41,6 @@ class Basis:
             raise ValueError("a basis is a square matrix of finite numbers")
 
     def then(self, matrix: NDArray[np.float64], largest: float) -> Basis:
-        """This basis followed by another change."""
         return Basis(self.matrix @ matrix, largest)
 
     def to_dict(self) -> dict[str, Any]:

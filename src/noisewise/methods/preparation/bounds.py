@@ -68,7 +68,6 @@ class Bounds:
 
 
 def bought_bounds(curator: Counted, columns: Sequence[str]) -> Bounds:
-    """Bounds of columns of these names, from the curator's whole budget."""
     low, high = quantile_bounds(curator, len(columns))
     return Bounds(tuple(columns), tuple(low.tolist()), tuple(high.tolist()))
 
@@ -85,7 +84,7 @@ def quantile_bounds(curator: Counted, columns: int) -> tuple[Floats, Floats]:
 
 
 def _outermost(counts: Floats, clear: float) -> tuple[int, int]:
-    """First and last bin that matters: outside of them lie clear bins with at most TAIL/2 of the count, on each side."""
+    """First and last bin that matters: clear bins outside have at most TAIL/2 of the count, on each side."""
     full = np.where(counts > clear, counts, 0.0)
     if not full.any():
         return int(counts.argmax()), int(counts.argmax())
@@ -96,7 +95,7 @@ def _outermost(counts: Floats, clear: float) -> tuple[int, int]:
 
 
 def _reach(low: float, high: float) -> tuple[float, float]:
-    """From or to zero when that is no further away than a bin is wide: a bound of 0 keeps zeros zero in scaling."""
+    """Extended to zero when that is no further than a bin is wide: a bound of 0 keeps zeros zero in scaling."""
     return (0.0 if 0 < low < high / BIN_COUNT else low), (0.0 if low / BIN_COUNT < high < 0 else high)
 
 
@@ -141,7 +140,7 @@ class Ranks:
             check_scale(points, ranks, f"the ranks of column {column}")
 
     def of(self, declared: Sequence[RankScale]) -> list[RankScale]:
-        """The declared scales, with the ranks in their place where there are some."""
+        """The declared scales, or the ranks where there are some."""
         own = dict(self.scales)
         return [own.get(column, scale) for column, scale in enumerate(declared)]
 

@@ -54,7 +54,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Outline:
-    """What a table becomes, as far as that is known before anything is asked."""
+    """What a table becomes, as far as that is known before any question."""
 
     knots: int  # hats of each number column that declares no knots
     pairs: int  # columns that are paired with each other, 0 for none
@@ -83,7 +83,6 @@ def outline(
 
 
 def scales_of(columns: Sequence[TableColumn]) -> list[RankScale]:
-    """The declared scale of each column; none for a category."""
     return [(column.points, column.ranks) for column in columns]
 
 
