@@ -35,7 +35,7 @@ class Optimizer(Protocol[S]):
 
 
 class GradientMoments(NamedTuple):
-    """What an optimizer remembers of earlier gradients, and how much of their squares is noise."""
+    """Averages of earlier gradients and of their squares, and how much of the squares is noise."""
 
     step: int = 0
     first: Array = 0.0
