@@ -144,7 +144,10 @@ def evaluate_protector(
         validate.positive(epsilons=epsilon)
     rows: ResultRows = []
     weights, design = learned.weights, learned.design
-    untrained, without = protector(zero_weights(design), design), _without(learned) if parts else {}
+    untrained, without = protector(zero_weights(design), design), {}
+    if parts:
+        without["equal noise"] = protector(weights, replace(design, scheduler=False))
+        without["fixed clip"] = protector(weights, replace(design, clip=False))
     names = ("learned", "zero-weight", "momentum", *without)
     done, total = 0, len(names) * many * len(epsilons)
     for epsilon in epsilons:
@@ -163,15 +166,6 @@ def evaluate_protector(
                     report(done, total)
         rows += _summary(epsilon, {name: np.array(values) for name, values in measured.items()})
     return rows
-
-
-def _without(learned: Learned) -> dict[str, Protector]:
-    """The same weights with one part disabled."""
-    weights, design = learned.weights, learned.design
-    return {
-        "equal noise": protector(weights, replace(design, scheduler=False)),
-        "fixed clip": protector(weights, replace(design, clip=False)),
-    }
 
 
 def _summary(epsilon: float, measured: dict[str, NDArray[np.float64]]) -> ResultRows:

@@ -16,7 +16,7 @@ from ..trusted.events import ApproximateDP, Gaussian
 from ..trusted.walks.objective import objective_terms_of
 from ..trusted.walks.oneshot import Whole, loss_constants
 from .base import Array, Method, size_noise
-from .nonprivate import warm_start
+from .nonprivate import required, warm_start
 
 STEP_SHARE = 0.5  # of the longest step allowed: the shorter, the less the weight of the records is damped
 MAX_EPSILON = 50.0  # of a perturbed objective: more buys nothing

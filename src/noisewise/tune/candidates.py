@@ -1,4 +1,4 @@
-"""Candidates of a search, what a search returns, and the parts that private rows are dealt into."""
+"""Candidates of a search, as settings, a grid or a file, its result, and the parts that private rows are dealt into."""
 
 from __future__ import annotations
 
@@ -101,8 +101,8 @@ def same_task(candidates: Sequence[Candidate]) -> None:
     first = candidates[0].fit
     for candidate in candidates:
         fit = candidate.fit
-        refuse_without_torch(fit.model)  # later it would count as a candidate that failed, and be paid
-        if not makes_a_promise(fit.method):  # by its type: an object can say what it likes
+        refuse_without_torch(fit.model)  # later it would be a failed candidate, and charged
+        if not makes_a_promise(fit.method):  # by its type: attributes of an object may lie
             raise ValueError(
                 f"{fit.method.name} makes no promise, so it cannot be a candidate; take it out of the list"
             )
@@ -112,9 +112,6 @@ def same_task(candidates: Sequence[Candidate]) -> None:
                 "candidates differ in random_state, adjacency, unit or size_is_public; these are not settings to tune: "
                 "set them once, in the estimator"
             )
-
-
-# The list of candidates that a person writes: settings, a grid of them, or a file. Fixed and public before a search.
 
 
 MAX_CANDIDATES = 10_000
@@ -135,7 +132,11 @@ def listed(candidates: Any) -> list[dict[str, Any]]:
         lists = [_values(name, values) for name, values in candidates.items()]
         found = [dict(zip(candidates, combination, strict=True)) for combination in product(*lists)]
     elif isinstance(candidates, Iterable) and not isinstance(candidates, str | bytes):
-        found = [dict(one) if isinstance(one, Mapping) else _no_mapping(one) for one in candidates]
+        found = []
+        for one in candidates:
+            if not isinstance(one, Mapping):
+                raise ValueError(f"a candidate is a {type(one).__name__}; pass settings by name, e.g. {EXAMPLE}")
+            found.append(dict(one))
     else:
         raise ValueError(f"candidates is a {type(candidates).__name__}; pass a list of settings, e.g. {EXAMPLE}")
     if not 1 <= len(found) <= MAX_CANDIDATES:
@@ -151,10 +152,6 @@ def _values(name: str, values: Any) -> Sequence[Any]:
     if isinstance(values, str | bytes) or not isinstance(values, Sequence) or not values:
         raise ValueError(f"candidates[{name!r}] is {values!r}; pass a list of values to try")
     return values
-
-
-def _no_mapping(one: Any) -> dict[str, Any]:
-    raise ValueError(f"a candidate is a {type(one).__name__}; pass settings by name, e.g. {EXAMPLE}")
 
 
 def applied(settings: Mapping[str, Any], parameters: Iterable[str], method: str | Method) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What the runs of a search may spend, agreed before the first of them.
 
-A method names its terms; a search prices candidates by these terms before it trains one. A method is a stranger's code and
-could name others later, so a run's purse accepts exactly what was agreed, and nothing twice.
+A method names its terms; a search prices candidates by these terms before it trains one. A method may be untrusted code and
+name others later, so a run's purse accepts exactly what was agreed, and nothing twice.
 """
 
 from __future__ import annotations
@@ -18,11 +18,20 @@ from ..accounts.purse import Purse, PurseShare
 from ..tables.fit.fit import Fit
 from ..trusted.accountants.base import currency
 from ..trusted.accountants.common import Unpriceable, unsampled
+from ..trusted.accountants.gdp import mu_of
 from ..trusted.accountants.selection import whole_of
 from ..trusted.events import ApproximateDP, Composed, Event, leaves
 from ..trusted.facts import facts_of
 from ..trusted.opening import rebuilt_terms
 from .candidates import Candidate
+
+
+def noise_in_words(budget: Budget, promise: Budget) -> str:
+    """What the price of a search means for each of its runs."""
+    whole, each = mu_of(budget.epsilon, budget.delta), mu_of(promise.epsilon, promise.delta)
+    return (
+        f"mu = {each:.3g} instead of {whole:.3g} for one run with the whole budget, {whole / each:.2f} times the noise"
+    )
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,7 @@ class AgreedPurse(Purse):
                 "the method names other terms than those its candidate was priced by; it must name the same"
             )
         self._given = True
-        return super().part(self._agreed.terms, self._agreed.promise, what=what)  # not what is a stranger's to change
+        return super().part(self._agreed.terms, self._agreed.promise, what=what)  # not what the method passed
 
 
 def opened(

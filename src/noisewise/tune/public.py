@@ -165,7 +165,9 @@ def _found(bench: Bench, size: float | None) -> PublicSearch:
     scores = tuple(turn * float(np.mean(tried[place])) if place in tried else math.nan for place in every)
     errors = tuple(bench.error(tried[place]) if place in tried else math.nan for place in every)
     runs = sum(map(len, bench.losses.values()))
-    words = " ".join([*_words(bench, size, runs), _outcome(bench, best, scores, errors), *([doubt] if doubt else [])])
+    error = "" if math.isnan(errors[best]) else f" (standard error {errors[best]:.2g})"
+    outcome = f"Candidate {best} was chosen, with {METRICS[bench.metric]} {scores[best]:.4g}{error}."
+    words = " ".join([*_words(bench, size, runs), outcome, *([doubt] if doubt else [])])
     refused = tuple(bench.refused.get(place) for place in every)
     return PublicSearch(best, METRICS[bench.metric], scores, errors, refused, runs, doubt is None, words)
 
@@ -216,11 +218,6 @@ def _words(bench: Bench, size: float | None, runs: int) -> list[str]:
     if bench.refused:
         lines.append(f"{len(bench.refused)} of them refused to run and count as worst.")
     return lines
-
-
-def _outcome(bench: Bench, best: int, scores: tuple[float, ...], errors: tuple[float, ...]) -> str:
-    error = "" if math.isnan(errors[best]) else f" (standard error {errors[best]:.2g})"
-    return f"Candidate {best} was chosen, with {METRICS[bench.metric]} {scores[best]:.4g}{error}."
 
 
 def _metric(fits: Sequence[Fit]) -> str:

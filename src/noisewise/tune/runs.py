@@ -1,4 +1,4 @@
-"""One run of a search: train on one part of the rows, and score on the other. Or many, side by side in processes."""
+"""Runs of a search, one by one or in processes: train on one part of the rows, score on the other; and the winner's statement."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .price import RunPrice
 
 SCORING_STREAM = 1 << 67
 MIN_MAPPED_BYTES = 1 << 20  # of rows, from which processes share one mapped copy
-SHARED, ROOM = "/dev/shm", 2 << 30  # kept in memory where there is so much room
+SHARED, ROOM = "/dev/shm", 2 << 30  # bytes free, from which rows are kept in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +72,9 @@ class Outcome:
 
 
 def outcome(run: CandidateRun) -> Outcome:
-    """Train and score. A failure, whatever it is, is an outcome: that there was one must not be seen.
+    """Train and score. A failure of any kind is an outcome, because it must not be seen that there was one.
 
-    Nor is a warning, one for each run or worker: counted, they would tell how many runs there were.
+    Warnings are hidden too: counted, they would tell how many runs there were.
     """
     try:
         with warnings.catch_warnings():
@@ -149,9 +149,6 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="noisewise-", dir=SHARED if roomy else None, ignore_cleanup_errors=True)
 
 
-# The statement of a search's winner: what was charged for the whole search, how settings were chosen, and its own run.
-
-
 LISTED = "the list of candidate settings, written down without the private rows"
 CHOSEN = {
     "selection": "chosen among candidates by private selection on the private records, whose price is part of the promise",
@@ -219,7 +216,8 @@ def stated(
     data |= {"tuning": tuning, "hyper_parameters": CHOSEN[bill.how]}
     if "code" in data and bill.how in USES:
         data["code"] = also(data["code"], bill.how)
-    settings = {**fitted.settings, **_asked(candidate, bill.budget)}
+    whole = candidate.fit.budget if candidate.fit.preparation is not None else bill.budget
+    settings = {**fitted.settings, "epsilon": whole.epsilon, "delta": whole.delta}
     return replace(fitted, statement=worded(data), settings=settings)
 
 
@@ -232,8 +230,3 @@ def _arithmetic(own: Mapping[str, Any], candidates: Sequence[Candidate]) -> dict
                 "runs of other candidates, not released, had parts in floats, with a margin"
             )
     return arithmetic.to_dict()
-
-
-def _asked(candidate: Candidate, budget: Budget) -> dict[str, Any]:
-    whole = candidate.fit.budget if candidate.fit.preparation is not None else budget
-    return {"epsilon": whole.epsilon, "delta": whole.delta}

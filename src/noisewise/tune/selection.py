@@ -8,10 +8,10 @@
     release the M with the largest s, and that s; nothing else, not even K
 
 *Guarantee*: one event ``Selection`` (Papernot & Steinke 2022), written down before the first run; nothing is given back.
-A run is the mechanism (M, s). Records are dealt into the two parts by coins that nobody sees (:func:`~.candidates.coins`), so
-a record is trained on or scored on, and a run costs at most the dearer of both; a person with several rows may be in both
+A run is the mechanism (M, s). Records are dealt into the two parts by secret coins (:func:`~.candidates.coins`), so
+a record is trained on or scored on, and a run costs at most the larger price of both; a person with several rows may be in both
 parts, and a run costs both. All candidates are alternatives of one run, each at its cap. A run that fails counts as worst.
-Methods must be the library's own: a stranger's could carry answers of one run into the next, and out with the winner.
+Methods must be the library's own: untrusted code could carry answers of one run into the next, and out with the winner.
 
 Liu & Talwar 2019, Private selection from private candidates; Papernot & Steinke 2022, Hyperparameter tuning with Renyi
 differential privacy.
@@ -37,10 +37,10 @@ from ..trusted.events import Composed, Event, Gaussian, PoissonRepetitions, Repe
 from ..trusted.gate import Gate
 from ..trusted.selection import SCORED, coins, drawn_runs
 from .candidates import Candidate, CandidateRows, Tuned, dealt, same_task, trained_on
-from .price import RunPrice, alike, all_agreed, opened
+from .price import RunPrice, alike, all_agreed, noise_in_words, opened
 from .runs import Bill, CandidateRun, Outcome, in_words, outcomes, stated
 
-NEARLY = 0.97  # of the most that a run may have: so little is given up for fewer runs
+NEARLY = 0.97  # of the most that a run may have: what is given up for fewer runs
 NOTHING = 1e-4  # the largest chance of no run at all that a rule may choose
 
 
@@ -118,7 +118,8 @@ def select(
         if beat is not None:
             beat()  # once: one for each run would tell how many there are
         best, which = _best(candidates, agreed, law, share, jobs)
-        words = _words(len(candidates), budget, agreed)
+        noise = noise_in_words(budget, agreed.runs[0].promise)
+        words = f"private selection among {len(candidates)} candidates: a secret random number of runs, each at {noise}"
         bill = Bill("selection", in_words(candidates), budget, words, part.meter, account)
     if best is None or best.fitted is None:
         raise RuntimeError(
@@ -172,12 +173,3 @@ def score_per_record(total: float, share: float, fitted: Fitted) -> float | None
     if fitted.size is None or isinstance(fitted.labels, Target):
         return None
     return float(total / max(share / (1 - share) * fitted.size, 1.0) + 0.5)
-
-
-def _words(candidates: int, budget: Budget, agreed: Agreement) -> str:
-    promise = agreed.runs[0].promise
-    whole, each = mu_of(budget.epsilon, budget.delta), mu_of(promise.epsilon, promise.delta)
-    return (
-        f"private selection among {candidates} candidates: a secret random number of runs, each at mu = {each:.3g} instead of "
-        f"{whole:.3g} for one run with the whole budget, {whole / each:.2f} times the noise"
-    )

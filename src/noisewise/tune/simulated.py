@@ -109,7 +109,8 @@ def widths(X: Array, scaling: Scaling) -> Array:
     found = np.zeros(table.shape[1])
     for place in range(table.shape[1]):
         known = table[:, place][np.isfinite(table[:, place])]
-        if _number(scaling, place) and len(np.unique(known)) > MAX_CODES:
+        number = not isinstance(scaling, Cells) or scaling.columns[place].number
+        if number and len(np.unique(known)) > MAX_CODES:
             low, high = np.percentile(known, [25, 75])
             found[place] = JITTER * (high - low) / 1.349  # of a normal column: a tenth of its deviation
     return found
@@ -132,10 +133,6 @@ def _cells(X: Array, scaling: Scaling) -> Array:
     table: Array = np.asarray(X if isinstance(scaling, Cells) else X[:, :-1] / X[:, -1:], dtype=np.float64)
     # what was divided by a row's own norm comes back but for rounding, which would make codes look like numbers
     return table if isinstance(scaling, Cells) else table.round(5)
-
-
-def _number(scaling: Scaling, place: int) -> bool:
-    return scaling.columns[place].number if isinstance(scaling, Cells) else True
 
 
 def budget_for(fit: Fit, shape: Shape) -> Budget:

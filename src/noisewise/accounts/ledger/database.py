@@ -86,16 +86,19 @@ class Database:
         with self._translated(), self._opened().connect() as connection:
             connection.exec_driver_sql("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" if self.server else "BEGIN")
             try:
+                self._check(connection)
                 yield connection
             finally:
                 connection.exec_driver_sql("ROLLBACK")
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """A transaction that is alone: durable when this block is left, or as if it had never been."""
+    def writing(self, *, new: bool = False) -> Iterator[Connection]:
+        """A transaction that is alone: durable when this block is left, or without effect. ``new``: in an empty database."""
         with self._translated(), self._opened().connect() as connection:
             connection.exec_driver_sql(_DURABLE if self.server else "BEGIN IMMEDIATE")
             try:
+                if not new:
+                    self._check(connection)
                 yield connection
                 connection.exec_driver_sql("COMMIT")
             except BaseException:
@@ -168,7 +171,7 @@ class Database:
             f"{self.name}: the ledger does not answer ({type(error.orig).__name__}); nothing was spent"
         )
 
-    def check(self, connection: Connection) -> None:
+    def _check(self, connection: Connection) -> None:
         """Refuse tables of another version, rather than misread them."""
         found = connection.execute(_VERSION).scalar_one_or_none()
         if found is None:

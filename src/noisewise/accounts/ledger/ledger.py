@@ -84,8 +84,8 @@ class Ledger:
 
     def __init__(self, url: str | os.PathLike[str] | None = None) -> None:
         self._database = Database(ledger_url(url))
-        with self._database.reading() as connection:
-            self._database.check(connection)
+        with self._database.reading():
+            pass  # which checks that it is there, and its version
 
     @classmethod
     def create(cls, url: str | os.PathLike[str] | None = None) -> Ledger:
@@ -179,7 +179,6 @@ class Ledger:
 
     def _alone(self, connection: Connection) -> None:
         """Wait for others at the ledger: its history is one chain."""
-        self._database.check(connection)
         connection.execute(select(LEDGER).with_for_update())
 
     def account(self, dataset: str, *, run: str | None = None) -> Account:
@@ -188,7 +187,6 @@ class Ledger:
         ``run``: what the keys of its rows begin with, for a run that is taken up again.
         """
         with self._database.reading() as connection:
-            self._database.check(connection)
             row = account_row(connection, dataset)
         return Account(self._purse(row, run), dataset, row.unit)
 
@@ -200,7 +198,6 @@ class Ledger:
     def taken_by(self, dataset: str, run: str) -> tuple[Taken, ...]:
         """The rows that one run has reserved, in order."""
         with self._database.reading() as connection:
-            self._database.check(connection)
             account = account_row(connection, dataset)
             rows = rows_of(connection, dataset, run)
         return tuple(Taken(row.number, row.run_key, entry_of(row, account)) for row in rows)
@@ -208,13 +205,11 @@ class Ledger:
     def datasets(self) -> tuple[str, ...]:
         """The names of all accounts."""
         with self._database.reading() as connection:
-            self._database.check(connection)
             return tuple(connection.execute(select(ACCOUNTS.c.name).order_by(ACCOUNTS.c.name)).scalars())
 
     def state(self, dataset: str) -> AccountState:
         """How an account stands."""
         with self._database.reading() as connection:
-            self._database.check(connection)
             row = account_row(connection, dataset)
             runs = connection.execute(select(RUNS).where(RUNS.c.account == dataset).order_by(RUNS.c.number)).all()
         kept = json.loads(row.terms)["filter"]
@@ -245,21 +240,18 @@ class Ledger:
         if dataset is not None:
             query = query.where(HISTORY.c.account == dataset)
         with self._database.reading() as connection:
-            self._database.check(connection)
             for row in connection.execute(query):
                 yield HistoryRow(*row)
 
     def head(self) -> tuple[int, str]:
         """The end of the history: with a copy kept elsewhere, no earlier row can be changed or cut off unnoticed."""
         with self._database.reading() as connection:
-            self._database.check(connection)
             row = connection.execute(select(LEDGER)).one()
             return int(row.seq), str(row.head)
 
     def export(self) -> dict[str, Any]:
         """The whole ledger as plain data."""
         with self._database.reading() as connection:
-            self._database.check(connection)
             last = connection.execute(select(LEDGER)).one()
             rows = {
                 table.name.removeprefix("noisewise_"): [dict(row._mapping) for row in connection.execute(select(table))]
@@ -320,7 +312,7 @@ def _new_file(path: str) -> str:
 
 
 def _make(database: Database) -> None:
-    with database.writing() as connection:
+    with database.writing(new=True) as connection:
         schema = _schema(connection) if database.server else ""
         if database.server and connection.dialect.has_table(connection, LEDGER.name):
             raise ValueError(f"{database.name} holds a ledger already; go on with it")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...trusted.events import Leaf, from_dict, leaves
+from ...trusted.events import from_dict, leaves
 from ..account import Account
 from ..store import PurseEntry, entry_from_dict, entry_to_dict
 from .ledger import Ledger, Taken
@@ -87,7 +86,8 @@ def _checked(ledger: Ledger, receipt: Any, statement: Mapping[str, Any], dataset
         own.append(entry)
         yield number
     for what, promised in _stated(statement):
-        if not any(_same(entry, promised) for entry in own):
+        events = leaves([from_dict(event) for event in promised["events"]])
+        if not any(entry.terms["meter"] == promised["meter"] and leaves(entry.events) == events for entry in own):
             raise _No(f"none of its runs in the account {name!r} is the {what} that the statement tells of")
 
 
@@ -96,11 +96,3 @@ def _stated(statement: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
     yield "training", statement
     if (before := statement.get("preparation")) is not None:
         yield "purchase of bounds", before
-
-
-def _same(entry: PurseEntry, promised: Mapping[str, Any]) -> bool:
-    return entry.terms["meter"] == promised["meter"] and leaves(entry.events) == _leaves(promised["events"])
-
-
-def _leaves(events: Any) -> Counter[Leaf]:
-    return leaves([from_dict(event) for event in events])

@@ -54,11 +54,10 @@ class DatasetStore:
         cost, delta = account.cap - account.taken, account.cap_delta - account.taken_delta
         return cost * Fraction(account.unit_cost), delta * Fraction(account.unit_delta)
 
-    def _account(self, connection: Connection, terms: Mapping[str, Any] | None) -> Any:
-        self._database.check(connection)
+    def _account(self, connection: Connection, terms: Mapping[str, Any]) -> Any:
         found = account_row(connection, self.name)
         there = json.loads(found.terms)
-        if terms is not None and any(there[name] != terms[name] for name in ("filter", "adjacency")):
+        if any(there[name] != terms[name] for name in ("filter", "adjacency")):
             raise ValueError(f"the account {self.name!r} is kept in another currency, or under another relation")
         return found
 
