@@ -169,7 +169,7 @@ def _shown(package: Path) -> Iterator[str]:
 def readable(package: Path) -> list[Path]:
     """Folders and files, besides those of the system's libraries, that a guest in a sandbox can read."""
     places = [Path(sys.prefix), Path(sys.base_prefix), ROOT / "noisewise", package]
-    executable = Path(sys.executable)  # a link, perhaps, outside of both
+    executable = Path(sys.executable)  # perhaps a link outside both
     if not any(executable.is_relative_to(place) for place in places):
         places.append(executable)
     if any(place == Path(place.anchor) or Path.home().is_relative_to(place) for place in places):

@@ -59,7 +59,7 @@ class Wire:
             rest = rest[os.write(self._writing, rest[:BYTES_PER_CALL]) :]
 
     def receive(self, seconds: float | None = None) -> Any:
-        """The next value; EOFError when the other side is gone, BadMessage for what is none."""
+        """The next value; EOFError when the other side is gone, BadMessage for one that cannot be read."""
         until = _until(seconds)
         length = int.from_bytes(self._bytes(8, until), "little")
         if length > MAX_MESSAGE:

@@ -1,7 +1,7 @@
 """How good a protector is on held-out public tasks: learned, zero-weight and designed, on the same tasks and noise.
 
-Runs end as private ones do: a schedule that wants more than is left gets what is left, and a copy that has nothing left
-stops there. All protectors see the same rows, sizes, budgets and noise, so that differences between them are paired;
+Runs end as private ones do: a schedule that asks for more than remains gets the rest, and a copy stops when nothing
+remains. All protectors see the same rows, sizes, budgets and noise, so that differences between them are paired;
 standard errors are over tasks. Nothing here touches private data.
 """
 

@@ -1,4 +1,4 @@
-"""PublicTask distributions as data: a small TOML file says from which public learning problems a protector learns.
+"""Distributions of public tasks as data: a small TOML file names the public learning problems that a protector learns from.
 
     name = "tables"
     epsilon = [0.0125, 1.0]        # drawn log-uniformly, as are size and horizon

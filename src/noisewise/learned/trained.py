@@ -1,7 +1,7 @@
-"""From a task file to a protector file: training that can be stopped and taken up, judged on held-out tasks, written down.
+"""From a task file to a protector file: training that can be stopped and resumed, and is judged on held-out tasks.
 
-While it trains, FILE.checkpoint (safetensors with a JSON header, like a protector) holds everything needed to go on to
-the very same weights; it goes when FILE is written. The loss and budget curves are beside FILE as CSV and PNG.
+While it trains, FILE.checkpoint (safetensors with a JSON header, like a protector) holds what is needed to continue to the
+same weights; it is removed when FILE is written. The loss and budget curves are beside FILE as CSV and PNG.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ class AdditiveDescent(Method):
         return ranks_from({i: np.split(row, ends) for i, row in rows}, scales, answer.noise_std)
 
     def _frequencies(self, private: Curator, blocks: tuple[Block, ...], share: float) -> Frequencies:
-        """How many records have each coordinate, from the mean row, for a part of ``share`` of what is left."""
+        """How many records have each coordinate, from the mean row, for a part of ``share`` of the remaining budget."""
         features = even(blocks)
         private.prepare(features)
         answer = private.statistic(FirstMoment(), noise_multiplier=private.meter.noise_for(share * MOMENT_SHARE))
@@ -338,7 +338,7 @@ def _effects_of(stage: Stage, theta: Floats) -> tuple[Floats, Floats]:
 
 
 def _variance(stage: Stage, noise_std: float, step: int) -> float:
-    """The variance that the noise of so many steps leaves on the mean iterate, if the loss were flat: an upper estimate.
+    """The variance of the noise on the mean iterate after ``step`` steps, if the loss were flat: an upper estimate.
 
     A step's noise moves the k-th later iterate by rate (1 + b + .. + b^k); averaging over the tail is linear.
     """

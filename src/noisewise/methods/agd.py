@@ -115,7 +115,7 @@ class Agd(Method):
         return state.spent
 
     def _ask(self, theta: Array, share: float, private: Curator) -> Answer:
-        """A noisy gradient for a share of what is left."""
+        """A noisy gradient for a share of the remaining budget."""
         sigma = private.meter.noise_for(share)
         return private.gradient(theta, clip=self.max_grad_norm, noise_multiplier=sigma)
 

@@ -1,6 +1,6 @@
 """Learning to Protect: a protector that was learned on public tasks spends the budget and makes the steps.
 
-    buy a basis in which the mean row is small, if that can be told            (or take it from public rows)
+    buy a basis in which the mean row is small, if it can be seen             (or take it from public rows)
     for t = 1 .. T:
         C_t, share_t = clip(signal), schedule(signal)                          (LSTMs that see released facts)
         g_t = clipped mean gradient + noise that costs share_t of what is left (the curator)

@@ -85,7 +85,7 @@ class OnlyPublic(Method):
 
 
 def required(public: PublicCurator | None, name: str) -> PublicCurator:
-    """The public rows, or a refusal that says to pass some."""
+    """The public rows, or an error that asks for some."""
     if public is None or not public.size:
         raise ValueError(f"public is missing; {name} needs public rows, pass public=(X, y)")
     return public

@@ -35,7 +35,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class PublicSubspace(WalkingMethod):
-    """``rank``: the k directions; ``refresh``: they are found anew every so many steps."""
+    """``rank``: the k directions; ``refresh``: the number of steps after which they are found anew."""
 
     steps: int = 100
     sampling: Sampling = FULL

@@ -161,7 +161,7 @@ OPTIMIZERS = {
 Vector = NDArray[np.float64]
 MIN_CLEAR_DEVIATIONS = 3.0  # of noise
 MAX_DIRECTIONS = 16
-MIN_NEW_SHARE = 0.7  # of a direction's length outside of those that are held already
+MIN_NEW_SHARE = 0.7  # of a direction's length outside the held ones
 
 
 class HeldDirection(NamedTuple):

@@ -87,7 +87,7 @@ def begin(protector: Protector, thetas: Array, signal: Signal) -> ProtectorRuns:
 
 
 def next_question(protector: Protector, run: ProtectorRuns) -> tuple[Array, Array, ProtectorRuns]:
-    """The clip norms (R,) and shares of what is left (R,) of the next question."""
+    """The clip norms (R,) and shares of the remaining budget (R,) of the next question."""
     if protector.together is not None:
         clip, share, memory = protector.together(run.signal, run.clip_memory)
         return clip, share, run._replace(clip_memory=memory)
@@ -109,10 +109,10 @@ class Answers(Protocol):
     """The source of the answers of a step: a curator, or public rows that stand for private ones."""
 
     def norm(self, run: ProtectorRuns, share: float) -> tuple[Array, Array]:
-        """A gradient norm in units of the clip norm for a share of what is left, and what is left then."""
+        """A gradient norm in units of the clip norm for a share of the remaining budget, and what remains then."""
 
     def gradient(self, run: ProtectorRuns, clip: Array, share: Array) -> tuple[Array, Array, Array, Array]:
-        """A gradient, its noise (both in units of the clip norm), the clip norm, and what is left then."""
+        """A gradient, its noise (both in units of the clip norm), the clip norm, and what remains then."""
 
 
 def step(protector: Protector, run: ProtectorRuns, answers: Answers) -> ProtectorRuns:

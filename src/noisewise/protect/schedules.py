@@ -1,4 +1,4 @@
-"""Schedules and clip norms: shares of what is left, and noise that is optimal for its known influence on the final loss.
+"""Schedules and clip norms: shares of the remaining budget, and noise that is optimal for its known influence on the final loss.
 
 With q_t the influence of step t, the expected excess loss of a run holds a term sum_t q_t sigma_t^2, and the privacy
 cost of full-batch Gaussian steps is sum_t sigma_t^-2. The least influence for that cost has sigma_t proportional to
@@ -30,7 +30,7 @@ MIN_INFLUENCE = 1e-12  # of the largest: no step gets more than 1,000 times the 
 
 
 class Schedule(Protocol):
-    """For the next question: shares (R,) in (0, 1] of what is left, or clip norms (R,)."""
+    """For the next question: shares (R,) in (0, 1] of the remaining budget, or clip norms (R,)."""
 
     def init(self, copies: int, dimension: int) -> Any: ...
     def __call__(self, signal: Signal, memory: Any) -> tuple[Array, Any]: ...
@@ -38,7 +38,7 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True)
 class Uniform:
-    """The same noise at every step: 1/(T - t) of what is left."""
+    """The same noise at every step: 1/(T - t) of the remaining budget."""
 
     def init(self, copies: int, dimension: int) -> None:
         return None

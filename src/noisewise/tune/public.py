@@ -3,8 +3,8 @@
 Each candidate runs as a simulation on public rows, with the noise that its private run will have
 (:mod:`noisewise.tune.simulated`), and is scored on rows that the simulation did not see, over repeated random splits that all candidates share.
 
-The score is what can be told apart with few rows: the mean log loss where all candidates have probabilities, else
-accuracy; the mean squared error of a regression. A standard error over R splits counts that they overlap: with s the
+The score is one that few rows can tell apart: the mean log loss where all candidates have probabilities, else accuracy;
+the mean squared error of a regression. A standard error over R splits counts that they overlap: with s the
 deviation of the scores, s (1/R + validation/training rows)^(1/2) (Nadeau & Bengio 2003).
 
 In doubt the first candidate stays, which is the user's own or the default: where fewer than 200 rows are left for
@@ -66,9 +66,9 @@ def public_scores(
 ) -> PublicSearch:
     """The candidate that does best on public rows; ``rows[i]`` are scaled as ``fits[i]`` wants them, in one order.
 
-    ``size``: how many private records there are, public or guessed; None: nobody knows. ``search``: "all"; "random",
-    ``trials`` candidates; "halving", of them all or of so many; "optuna", so many trials. ``handed``: whether private
-    runs will be given the public rows, as a start or a basis; then a part of them plays that part here.
+    ``size``: the number of private records, public or guessed; None if it is unknown. ``search``: "all"; "random",
+    ``trials`` candidates; "halving", of all or of ``trials``; "optuna", ``trials`` trials. ``handed``: whether private
+    runs will get the public rows, as a start or a basis; then a part of them has that role here.
     """
     validate.one_of(SEARCHES, search=search)
     validate.whole(at_least=2, repeats=repeats)

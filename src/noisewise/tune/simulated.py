@@ -148,7 +148,7 @@ def simulated(fit: Fit, table: Labelled, handed: Labelled | None, shape: Shape, 
     """The run of this fit on a public table, with a seed."""
     asked = replace(fit, budget=budget_for(fit, shape), preparation=None, seed=seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the simulated size and budget, which nobody asked for
+        warnings.simplefilter("ignore")  # of the simulated size and budget, which the user did not choose
         return asked.run(table, handed)
 
 

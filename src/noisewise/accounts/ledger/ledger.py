@@ -126,7 +126,7 @@ class Ledger:
         named(dataset)
         validate.one_of(UNITS, unit=unit)
         terms = _terms(budget, currency, order, delta_share)
-        purse = Purse(budget, terms)  # refuses what no filter can hold, and says what its cap is
+        purse = Purse(budget, terms)  # refuses what no filter can hold, and computes its cap
         cap = Amount(**purse.terms["cap"])
         units = unit_for(cap.cost), unit_for(cap.delta)
         row: dict[str, Any] = {"name": dataset, "terms": canonical(purse.terms), "unit": unit, "unit_cost": units[0]}
@@ -261,7 +261,7 @@ class Ledger:
 
 
 def account_in(url: str | os.PathLike[str] | None, dataset: str | None) -> Account:
-    """The account of a data set in a ledger, as faces and commands take it."""
+    """The account of a data set in a ledger."""
     if not dataset:
         raise ValueError("a ledger holds accounts of data sets; say which one: --dataset NAME (dataset= in Python)")
     return Ledger(url).account(dataset)

@@ -51,7 +51,7 @@ def lines_of(ledger: Ledger, dataset: str) -> tuple[AccountState, tuple[AccountL
     return state, tuple(lines)
 
 
-def told(row: HistoryRow) -> dict[str, Any]:
+def history_row(row: HistoryRow) -> dict[str, Any]:
     """A row of the history as plain data, with its body parsed."""
     body = json.loads(row.body)
     for name in ("terms", "events"):
@@ -61,7 +61,7 @@ def told(row: HistoryRow) -> dict[str, Any]:
 
 
 def in_words(row: HistoryRow) -> str:
-    body: Mapping[str, Any] = told(row)["body"]
+    body: Mapping[str, Any] = history_row(row)["body"]
     run = f"run {row.number} of {row.account!r}"
     match row.kind:
         case "registered" | "granted":

@@ -69,9 +69,9 @@ def verified(
 
     ``journals``: closed journals of its runs; given any, every run that took less than it claimed must have its own among them.
 
-    Found are rows of the history that were edited, removed, reordered or added by hand, and a history that was cut off, if
-    the later hashes and the table that names its end were left alone, or a head was kept elsewhere: who may write everything
-    can make a chain anew, or bring back an old copy, and only such a head tells. Found are tables that differ from the
+    It finds rows of the history that were edited, removed, reordered or added by hand, and a history that was cut off, if
+    the later hashes and the table that names its end were left alone, or a head was kept elsewhere: someone with all rights
+    can make a chain anew, or restore an old copy, and only such a head shows it. It finds tables that differ from the
     history; sums above a cap; runs of another relation or unit than the account, that reserved less than their terms cost, or
     that returned more than their events leave; and runs that took less than they ever claimed, unless costs add up in their
     meter and the history has the end of a closed journal, with no more events charged than were settled.

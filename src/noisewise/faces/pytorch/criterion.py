@@ -141,7 +141,7 @@ class Forward:
         try:
             for each, (grad, version) in zip(self._run.parameters, kept, strict=True):
                 if each.grad is not None and (each.grad is not grad or grad._version != version):
-                    raise Refused("a parameter got a gradient that was not clipped: use it inside of the module alone")
+                    raise Refused("a parameter got a gradient that was not clipped: use it inside the module alone")
             self._run.passed(tape, rows, ticket)
         finally:
             tape.free()
@@ -231,7 +231,7 @@ class Criterion(nn.Module):
             raise Refused(STALE)
         if any(dealt and not shown and shape[:1] != (tape.batch,) for dealt, shown, shape in kinds):
             raise Refused(
-                "the criterion is given something of the batch that has no row for each record; compute it inside of it"
+                "the criterion is given something of the batch that has no row for each record; compute it inside"
             )
         losses = self._of_each(tape, given, kinds)
         return _Shown.apply(losses.detach().mean() if self.run.mean else losses.detach().sum(), losses)
@@ -309,7 +309,7 @@ class _Wrong(torch.autograd.Function):
     def backward(ctx: Any, *_: Tensor) -> Any:
         raise Refused(
             "the criterion was not given the module's outputs as they are, so it cannot tell records apart; reshape or combine "
-            "them inside of the module or of the criterion"
+            "them inside the module or the criterion"
         )
 
 

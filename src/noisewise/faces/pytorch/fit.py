@@ -161,11 +161,11 @@ def fit(
             model.chunk = model.within(max_physical_batch_size)
         how = with_clip(how, max_grad_norm, clipping, len(model.groups))
         refuse_ranges(model, rows)
-        said = _settings(budget, how, model, size, random_state=seed, batch_size=batch_size, epochs=epochs)
-        return ReadyModule(how, size, model, said)
+        asked_for = _settings(budget, how, model, size, random_state=seed, batch_size=batch_size, epochs=epochs)
+        return ReadyModule(how, size, model, asked_for)
 
     def run(ready: ReadyModule, inputs: Any, targets: Any) -> FittedModule:
-        how, size, model, said = ready
+        how, size, model, asked_for = ready
         known = None
         if public is not None:
             shown = handed_over(public, "public")
@@ -176,7 +176,7 @@ def fit(
             refuse_ranges(model, shown, "public")
             known = PublicCurator(shown.inputs, shown.targets, model=model)
         with (
-            _journal(checkpoint, {**said, "settings": plain_values(how.settings())}, model) as journal,
+            _journal(checkpoint, {**asked_for, "settings": plain_values(how.settings())}, model) as journal,
             _shown(progress) as report,
         ):
             account = account_of(purse) if seed is None else None
@@ -241,7 +241,7 @@ def _settings(budget: Budget, method: Method, model: ModuleModel, size: Size, **
 
 
 @contextmanager
-def _journal(checkpoint: Any, said: Mapping[str, Any], model: ModuleModel) -> Iterator[Journal | None]:
+def _journal(checkpoint: Any, asked_for: Mapping[str, Any], model: ModuleModel) -> Iterator[Journal | None]:
     if checkpoint is None:
         yield None
         return
@@ -249,7 +249,7 @@ def _journal(checkpoint: Any, said: Mapping[str, Any], model: ModuleModel) -> It
     journal = Journal(
         checkpoint,
         {
-            **{name: value for name, value in said.items() if name not in free},
+            **{name: value for name, value in asked_for.items() if name not in free},
             "module": model.path,
             "loss": str(model.loss),
             "trained": [

@@ -81,7 +81,7 @@ class DPDataLoader(DataLoader[Any]):
         return self.pieces(None)
 
     def pieces(self, most: int | None) -> Iterator[Any]:
-        """The batches of an epoch, each in pieces of at most so many records."""
+        """The batches of an epoch, each in pieces of at most ``most`` records."""
         for _ in range(self._batches):
             batch, rows = self.run.draw(self.dataset)
             cuts = range(most, len(rows), most) if most is not None and len(rows) else []

@@ -1,9 +1,9 @@
-"""What a training loop of the user's own pays with: a plan, a filter, or a counter that has no cap.
+"""The meter of a user's own training loop: a plan, a filter, or a counter that has no cap.
 
 * plan: noise and length were fixed beforehand. All batches are priced together (PLD), and then used up.
 * filter: noise may be chosen while running. It is charged at one Renyi order (GDP on full batches), up to a cap.
-* counter: nothing ends it. Its price is that of a length fixed beforehand, which nobody checks.
-* nothing: ``noise_multiplier=0``. Nothing is private, and it says so.
+* counter: nothing ends it. Its price is that of a length fixed beforehand, which is not checked.
+* nothing: ``noise_multiplier=0``. Nothing is private, which it states.
 """
 
 from __future__ import annotations

@@ -355,9 +355,7 @@ def _check(batch_first: bool, loss_reduction: str, clipping: str, generator: Any
     validate.one_of(CLIPPINGS, clipping=clipping)
     validate.one_of(("hooks", "functorch", "ew", "ghost"), grad_sample_mode=mode)
     if not batch_first:
-        raise ValueError(
-            "batch_first=False: give the module batches with the records first, and transpose inside of it"
-        )
+        raise ValueError("batch_first=False: give the module batches with the records first, and transpose inside it")
     if generator is not None:
         raise ValueError("noise_generator: noise that can be drawn again is not private; leave it out")
 

@@ -44,7 +44,7 @@ class ReadyModule(NamedTuple):
     method: Method
     size: Size
     model: ModuleModel
-    said: dict[str, Any]
+    asked_for: dict[str, Any]
 
 
 def fitted_module(
@@ -53,7 +53,7 @@ def fitted_module(
     trained = ready.model.trained(theta)
     if ready.model.double:
         trained = trained.to(next(module.parameters()).dtype)
-    return FittedModule(trained, statement, tuple(trace), steps, size, ready.said, ready.model.path)
+    return FittedModule(trained, statement, tuple(trace), steps, size, ready.asked_for, ready.model.path)
 
 
 def among_ranks(

@@ -51,7 +51,7 @@ class Rehearsals:
         if any(isinstance(leaf, Tensor) and (leaf.dim() == 0 or leaf.shape[0] != rows) for leaf in leaves):
             raise Refused(
                 "the module is called with tensors that do not have a row for each record; pass such tensors (states, "
-                "masks, positions) with the batch dimension first, or make them inside of the module"
+                "masks, positions) with the batch dimension first, or make them inside the module"
             )
         loss = self._loss if targets else None
         inputs, wanted = (

@@ -15,7 +15,7 @@ from ...trusted.questions.moments import FirstMoment, SecondMoment, SquaredLengt
 BASIS_SHARE = 0.05  # of the budget, for the mean row
 LENGTH_SHARE = 0.005  # for the mean squared length
 MOMENT_SHARE = 0.05  # for the second moment, where one pays
-MEAN_LENGTH = 0.4  # what is left of the mean row, relative to the spread of the rows
+MEAN_LENGTH = 0.4  # of the mean row in the new basis, relative to the spread of the rows
 MIN_CLARITY = 2.0  # n mu / sqrt(columns) below which a bought mean row costs more than it brings
 MAX_BLUR = 0.02  # of the squared length of a row: what noise makes of an eigenvalue of a clear second moment
 MIN_SPREAD = 0.02  # of the mean squared length, so that noise in the mean cannot blow the basis up

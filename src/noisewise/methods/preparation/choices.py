@@ -274,7 +274,7 @@ def cost(part: Mapping[str, Any]) -> str:
 
 
 def odd_part(parts: Sequence[Mapping[str, Any]], paid: Counter[Leaf], bounds: str | None) -> str | None:
-    """What is wrong with the parts of a statement: a name or words that no part has, or events that nobody paid for.
+    """The fault of a statement's parts: an unknown name or wording, or events that were not paid for.
 
     ``bounds``: what was bought before training, in words. Shares follow from the trace, which a statement does not hold.
     """
@@ -284,10 +284,10 @@ def odd_part(parts: Sequence[Mapping[str, Any]], paid: Counter[Leaf], bounds: st
     for part in parts:
         name, share = part["part"], part["share"]
         if part["words"] != known.get(name, None) or bool(part["events"]) == (name == PAIRS):
-            return "it says that something was prepared which noisewise does not know so"
+            return "it lists a preparation that noisewise does not make"
         if share is not None and not (0 < share <= 1 if part["events"] else share == 0):
-            return f"the share that the {name} took of the budget is none"
+            return f"the share of the budget for the {name} is not possible"
         left.subtract(leaves([from_dict(event) for event in part["events"]]))
         if any(count < 0 for count in left.values()):
-            return f"the events that are said to have paid for the {name} are not among those that were paid"
+            return f"the events listed as the price of the {name} are not among those that were paid"
     return None

@@ -121,7 +121,7 @@ def protector(weights: Weights, design: Design) -> Protector:
 
 @dataclass(frozen=True)
 class LearnedSchedule:
-    """Shares of what is left from an LSTM that sees noise-to-signal ratios."""
+    """Shares of the remaining budget from an LSTM that sees noise-to-signal ratios."""
 
     cell: LstmCell
     design: Design

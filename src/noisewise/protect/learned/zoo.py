@@ -1,7 +1,7 @@
 """Protectors as files: safetensors weights with a JSON header. Reading one never runs code.
 
-The header says what the protector was trained on, for which ranges of size, dimension, epsilon and horizon, how it did on
-its held-out public tasks, and the SHA-256 of its weights; a file whose weights do not match it is refused.
+The header holds what the protector was trained on, its ranges of size, dimension, epsilon and horizon, its results on
+held-out public tasks, and the SHA-256 of its weights; a file whose weights do not match it is refused.
 Trained protectors come with the package; :func:`pick` chooses one from public facts by a fixed rule.
 """
 
@@ -37,7 +37,7 @@ MAX_FILE_BYTES = 1_000_000  # a protector has some 17,000 weights
 MIN_CLARITY = 20.0  # n mu / sqrt(d) below which noise drowns the gradient
 WIDE_PARAMETERS = 300
 MAX_STEPS = 100_000
-A_LITTLE = 1.1  # a factor outside of a range that is no news
+A_LITTLE = 1.1  # a factor beyond a range that needs no warning
 RANGES = ("size", "dimension", "epsilon", "horizon")
 
 
@@ -156,7 +156,7 @@ def from_content(written: bytes) -> Learned:
 
 
 def _check_papers(header: dict[str, Any]) -> None:
-    """The rest of a header is for people, and comes from strangers: plain text of the expected shape."""
+    """Refuse a header whose other entries, which are untrusted and shown to people, are not plain text of the usual form."""
     sources = header.get("trained_on", [])
     shaped = isinstance(sources, list) and all(
         isinstance(entry, dict) and all(isinstance(entry.get(key), str) for key in ("data", "licence"))
