@@ -141,8 +141,8 @@ class Training:
 
     def __init__(self, tasks: Tasks, design: Design, recipe: Recipe) -> None:
         self.tasks, self.design, self.recipe = tasks, replace(design, form=recipe.form), recipe
-        fresh = new_weights(self.design, recipe.seed)
-        self.weights = _learnable(starting(fresh, recipe))
+        fresh = starting(new_weights(self.design, recipe.seed), recipe).tensors()
+        self.weights = weights_from({name: w.detach().clone().requires_grad_(True) for name, w in fresh.items()})
         self.optimizer = torch.optim.Adam(list(self.weights.tensors().values()), lr=recipe.learning_rate)
         self.rng = np.random.default_rng([recipe.seed, 2021])
         self.generator = torch.Generator().manual_seed(recipe.seed)
@@ -382,7 +382,3 @@ def _resized(multipliers: Multipliers, many: int) -> Multipliers:
     kept = torch.cat([r[:many], r.new_full((max(0, many - len(r)),), float(r.mean()))])
     zs = torch.cat([z[:many], z.new_zeros(max(0, many - len(z)))])
     return Multipliers(zs, kept / kept.sum(), z_r)
-
-
-def _learnable(weights: Weights) -> Weights:
-    return weights_from({name: w.detach().clone().requires_grad_(True) for name, w in weights.tensors().items()})

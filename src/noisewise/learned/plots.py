@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..evidence.figures import BLUE, GREEN, GREY, ORANGE, band, label_axes, legend_below, panels, save_figure
-from ..protect.learned.formulas import base_step
 from ..protect.learned.parts import protector
-from ..protect.learned.weights import zero_weights
+from ..protect.learned.weights import base_step, zero_weights
 from ..protect.learned.zoo import Learned
 from ..protect.protector import Protector
 from ..trusted.torch_extra import torch

@@ -169,13 +169,13 @@ class Tasks:
         source = self.sources[rng.choice(len(self.sources), p=weights / weights.sum())]
         loss_name = str(rng.choice(source.losses))
         X, y = _rows(source, self.folder, rng, self.rows, held_out)
-        size, worth = self._size_and_worth(rng, _dimension(source, loss_name, X.shape[1]))
+        model, labels = _model(source, loss_name, X.shape[1], y)
+        size, worth = self._size_and_worth(rng, model.dimension)
         if rng.random() < source.basis and worth_buying(size, worth, X.shape[1]):
             X = X @ _bought(X, size, worth, rng)
             worth *= math.sqrt(1 - BASIS_SHARE - LENGTH_SHARE)
         mu = torch.from_numpy(worth * rng.uniform(1 / spread, spread, self.copies)).float()
         steps = horizon or round(math.exp(rng.uniform(*np.log(self.horizon))))
-        model, labels = _model(source, loss_name, X.shape[1], y)
         rows = TaskRows.of(model, X, labels)
         return PublicTask(f"{source.name} {loss_name} d={model.dimension}", rows, size, mu, steps)
 
@@ -360,11 +360,6 @@ def _gaussian(
         return X, np.clip(0.3 * score + rng.uniform(0.05, 0.3) * rng.standard_normal(rows), -1, 1)
     chance = 1 / (1 + np.exp(-rng.uniform(0.7, 4.0) * (score + rng.normal(0, 0.7))))
     return X, np.where(rng.random(rows) < chance, 1.0, -1.0)
-
-
-def _dimension(source: TaskSource, loss_name: str, features: int) -> int:
-    outputs = 2 if loss_named(loss_name).task == "classes" else 1
-    return source.hidden * (features + 1 + outputs) + outputs if source.model == "mlp" else features * outputs
 
 
 def _model(source: TaskSource, loss_name: str, features: int, y: NDArray[Any]) -> tuple[Model, NDArray[Any]]:

@@ -56,13 +56,13 @@ class Agreement:
 def law_for(budget: Budget, candidates: int) -> Repetitions:
     """The distribution of the number of runs: the best of those that hardly ever draw none."""
     drawing = choose_repetitions(budget, candidates)
-    found = [one for one in (drawing, *drawing.alternatives) if _chance_of_nothing(one.repetitions) <= NOTHING]
+    found = [
+        one
+        for one in (drawing, *drawing.alternatives)
+        if not isinstance(one.repetitions, PoissonRepetitions) or np.exp(-one.repetitions.mean) <= NOTHING
+    ]
     most = max(one.each.mu for one in found)
     return min((one for one in found if one.each.mu >= NEARLY * most), key=lambda one: one.mean).repetitions
-
-
-def _chance_of_nothing(law: Repetitions) -> float:
-    return float(np.exp(-law.mean)) if isinstance(law, PoissonRepetitions) else 0.0
 
 
 def agreement(candidates: Sequence[Candidate], budget: Budget, law: Repetitions, share: float = SCORED) -> Agreement:

@@ -226,19 +226,18 @@ def _below_claim(purse: Purse, entry: PurseEntry, claim: _Claim, shown: Mapping[
     if purse.settled(meter, entry.reserved, claim.most).within(entry.spent):
         return ""
     journal, paid = claim.journal, leaves(list(entry.events)).total()
-    if not _ends_a_journal(journal) or not 1 <= journal["charged"] <= paid:  # type: ignore[index]
-        return "took less than it claimed, without a closed journal that shows why"
-    there = Closed(journal["head"], meter.events) if shown is None else shown.get(journal["head"])  # type: ignore[index]
+    match journal:
+        case {"head": str(head), "charged": int(charged)} if (
+            len(journal) == 2 and HEAD.fullmatch(head) and type(charged) is int and 1 <= charged <= paid
+        ):
+            there = Closed(head, meter.events) if shown is None else shown.get(head)
+        case _:
+            return "took less than it claimed, without a closed journal that shows why"
     if there is None:
         return "took less than it claimed, and its journal is not among those that were shown"
     if not purse.settled(meter, entry.reserved, claim.most, there).within(entry.spent):
         return "took less than it claimed, which its journal or its meter does not allow"
     return ""
-
-
-def _ends_a_journal(journal: Any) -> bool:
-    whole = isinstance(journal, Mapping) and set(journal) == {"head", "charged"}
-    return whole and bool(HEAD.fullmatch(str(journal["head"]))) and type(journal["charged"]) is int
 
 
 def _price(purse: Purse, entry: PurseEntry, *, persons: bool) -> str:

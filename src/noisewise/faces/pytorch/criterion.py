@@ -55,8 +55,13 @@ class Forward:
         if rows == 0:
             if trains:
                 run.passed_nothing()
-            args, kwargs = map_tensors(_one_row, (args, kwargs))
-            return map_tensors(_no_row, self.own(*args, **kwargs))
+            # zeros in place of no row, of which nothing is kept: modules that reshape cannot take an empty batch
+            args, kwargs = map_tensors(
+                lambda leaf: leaf.new_zeros((1, *leaf.shape[1:])) if leaf.dim() and leaf.shape[0] == 0 else leaf,
+                (args, kwargs),
+            )
+            outputs = self.own(*args, **kwargs)
+            return map_tensors(lambda leaf: leaf[:0] if leaf.dim() and leaf.shape[0] == 1 else leaf, outputs)
         if not trains:
             return self.own(*args, **kwargs)
         if rows is None:
@@ -178,15 +183,6 @@ def in_a_batch(whole: Tensor, one: Tensor) -> Tensor:
 def rows_of(given: Any) -> int | None:
     """How many rows a call of the module has: the length of its first tensor."""
     return next((int(leaf.shape[0]) for leaf in tree_leaves(given) if isinstance(leaf, Tensor) and leaf.dim()), None)
-
-
-def _one_row(leaf: Tensor) -> Tensor:
-    """Zeros in place of no row, of which nothing is kept: modules that reshape cannot take an empty batch."""
-    return leaf.new_zeros((1, *leaf.shape[1:])) if leaf.dim() and leaf.shape[0] == 0 else leaf
-
-
-def _no_row(leaf: Tensor) -> Tensor:
-    return leaf[:0] if leaf.dim() and leaf.shape[0] == 1 else leaf
 
 
 # Of every tensor: whether it has a row for each record, whether the module gave it, and its shape.

@@ -18,11 +18,6 @@ OWN = "noisewise"  # the field of a state_dict that holds noise and clip
 _TRAINED: dict[int, tuple[Any, Any]] = {}  # by id, a parameter and the private run that trains it, as long as both live
 
 
-def _trained_by(parameter: Any) -> EngineRun | None:
-    own, run = _TRAINED.get(id(parameter), (None, None))
-    return run() if own is not None and own() is parameter else None
-
-
 def _claim(parameters: Sequence[Tensor], run: EngineRun) -> None:
     for parameter in parameters:
         gone = partial(_TRAINED.pop, id(parameter), None)
@@ -33,7 +28,8 @@ def refuse_other_steps(optimizer: Optimizer, *_: object) -> None:
     """A hook on every step of every optimizer: parameters of a private run move by its noisy gradients alone."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
-            run = _trained_by(parameter)
+            own, trained_by = _TRAINED.get(id(parameter), (None, None))
+            run = trained_by() if own is not None and own() is parameter else None
             if run is not None and run.stepping is not optimizer:
                 raise RuntimeError(
                     "this optimizer would move parameters of a private run without its noise; step with the optimizer that "
