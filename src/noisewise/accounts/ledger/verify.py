@@ -225,10 +225,10 @@ def _below_claim(purse: Purse, entry: PurseEntry, claim: _Claim, shown: Mapping[
     replayed(meter, entry.events)
     if purse.settled(meter, entry.reserved, claim.most).within(entry.spent):
         return ""
-    journal, paid = claim.journal, leaves(list(entry.events)).total()
-    match journal:
-        case {"head": str(head), "charged": int(charged)} if (
-            len(journal) == 2 and HEAD.fullmatch(head) and type(charged) is int and 1 <= charged <= paid
+    paid = leaves(list(entry.events)).total()
+    match claim.journal:
+        case {"head": str(head), "charged": int(charged), **rest} if (
+            not rest and HEAD.fullmatch(head) and type(charged) is int and 1 <= charged <= paid
         ):
             there = Closed(head, meter.events) if shown is None else shown.get(head)
         case _:

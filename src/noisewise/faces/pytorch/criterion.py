@@ -109,10 +109,10 @@ class Forward:
         except Exception:
             bad = torch.tensor([not self._works(args, kwargs, row, layout) for row in range(rows)])
         places = torch.arange(rows).masked_fill(bad, int(bad.long().argmin()))
-        stand_ins = map_tensors(lambda one: one[places.to(one.device)], (args, kwargs))
+        args, kwargs = map_tensors(lambda one: one[places.to(one.device)], (args, kwargs))
         if bool(bad.all()):
-            stand_ins = map_tensors(torch.zeros_like, (args, kwargs))
-        tape, outputs = self._tried(*stand_ins, rows, layout)
+            args, kwargs = map_tensors(torch.zeros_like, (args, kwargs))
+        tape, outputs = self._tried(args, kwargs, rows, layout)
         tape.leave_out(bad.to(tape.token.device))
         return tape, outputs
 
@@ -124,8 +124,9 @@ class Forward:
         return tape, outputs
 
     def _works(self, args: Any, kwargs: Any, row: int, layout: Layout) -> bool:
+        args, kwargs = map_tensors(lambda value: value[row : row + 1], (args, kwargs))
         try:
-            self._tried(*map_tensors(lambda value: value[row : row + 1], (args, kwargs)), 1, layout)
+            self._tried(args, kwargs, 1, layout)
         except Exception:
             return False
         return True
