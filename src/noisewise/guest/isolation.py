@@ -55,6 +55,7 @@ CALLS = {
 CALLS_EVERYWHERE = (425, 428, 429, 430, 431, 432, 433, 434, 438, 442, 443, 451, 457, 458)
 # io_uring_setup open_tree move_mount fsopen fsconfig fsmount fspick pidfd_open pidfd_getfd mount_setattr quotactl_fd cachestat
 # statmount listmount
+
 # BPF_LD|W|ABS, BPF_JMP|JEQ, JGE, JSET|K, BPF_RET|K
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, KILL, NOT_PERMITTED, NOT_THERE = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026  # errors EPERM, ENOSYS

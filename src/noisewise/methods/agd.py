@@ -14,7 +14,8 @@ g_2) / (p_1 + p_2), whose precision is p_1 + p_2: nothing that was paid for is t
 (``accounting="zcdp"``). Gradients are Gaussian events; each choice is the exponential mechanism on sums of losses
 clipped to ``loss_bound``, a BoundedRange event. Every question is charged once, when it is asked.
 
-Lee & Kifer 2018, Concentrated Differentially Private Gradient Descent with Adaptive per-Iteration Privacy Budget; Wang & Zhou 2020 (the average).
+Lee & Kifer 2018, Concentrated Differentially Private Gradient Descent with Adaptive per-Iteration Privacy Budget;
+Wang & Zhou 2020 (the average).
 """
 
 from __future__ import annotations
