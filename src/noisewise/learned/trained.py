@@ -69,7 +69,7 @@ class TrainingPlan:
             raise ValueError("the protector has no name; pass one with --name")
 
     def terms(self) -> dict[str, Any]:
-        """What a resumed run must agree with: data, tasks, design and recipe."""
+        """Data, tasks, design and recipe, in which a resumed run must agree."""
         design = replace(self.design, form=self.recipe.form)
         plain = {"trained_on": sources(self.tasks), "tasks": plain_tasks(self.tasks)}
         plain |= {"design": design.to_dict(), "recipe": self.recipe.to_dict()}

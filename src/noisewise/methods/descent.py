@@ -9,7 +9,7 @@ goes on in a basis where the direction of m is scaled down and typical rows have
 Then full-batch heavy ball with equal noise, theta <- theta - eta v, v <- 0.9 v + g, and the mean of the second half of
 the iterates is released in the old basis. Horizon and step size follow from r = n mu / sqrt(d), the signal-to-noise
 ratio of one release of the whole budget:  T = 20 sqrt(r) in [50, 300],  eta = kappa r / (10 T C), kappa growing with
-sqrt(d) beyond 128 parameters, so that noise moves the score of a row by as much whatever their number.
+sqrt(d) beyond 128 parameters, so that noise moves the score of a row equally at any number of them.
 
 A step size above 4 (or 2/M for a loss of curvature M) might run away if all rows pointed one way. Where r is so large
 that twice that is wanted, 5 % of the budget buys the second moment of the rows, and the budget is no longer what limits:
@@ -21,7 +21,7 @@ moves its eigenvalues by less than 2 % of the squared length of a row, n mu > 22
 Losses whose slopes have no bound stay as they are: the clip would cut the long rows of flat directions.
 
 The clip makes the probabilities of a model with layers over-confident; with n mu of at least 2,000, 2 % of the budget buys
-eight more gradients that mend scale and shift of its scores (:mod:`noisewise.protect.calibration`).
+eight more gradients that correct scale and shift of its scores (:mod:`noisewise.protect.calibration`).
 
 *Guarantee*: a GDP filter on full batches (Smith & Thakurta 2022), so noise and horizon may depend on what was bought.
 The basis is a released matrix applied to each row by itself; averaging and changing back are post-processing.
@@ -79,7 +79,7 @@ class State(NamedTuple):
     clip: float
     noise_multiplier: float
     released: Array
-    calibration: Calibration | None = None  # of a model with layers, whose probabilities it mends
+    calibration: Calibration | None = None  # of the probabilities of a model with layers
 
 
 class HeavyBall(Method):
@@ -135,8 +135,8 @@ class DeflatedDescent(HeavyBall):
         clip = self.max_grad_norm or facts.typical_clip
         rate = self.learning_rate or default_step_size(facts, ratio, steps, clip)
         zero = np.zeros_like(theta)
-        mends = calibration.start(facts.outputs) if needs_calibration(facts) else None
-        return State(0, steps, theta, zero, zero, rate, clip, 0.0, theta, mends)
+        corrects = calibration.start(facts.outputs) if needs_calibration(facts) else None
+        return State(0, steps, theta, zero, zero, rate, clip, 0.0, theta, corrects)
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
         if state.step == 0:

@@ -1,4 +1,4 @@
-"""Hyper-parameters that move during the one run, from released facts alone: a start that is far off is mended on the way.
+"""Hyper-parameters that move during the one run, from released facts alone, which corrects a bad start.
 
     buy a basis in which the mean row is small, if it can be seen                 (as ``descent`` does)
     find C: from C_0, counts of gradients shorter than C, until about ``target_quantile`` of them are
@@ -11,7 +11,7 @@
         C_(t+1) = C_t exp(-0.2 w (b_t - target_quantile)),  w = 1 / (1 + (4 std of b_t)^2)
 
 and the mean of the second half of the iterates is released. The noise on g_t and b_t is known, so "clearly" is a number
-of its standard deviations: a signal that drowns in noise moves nothing. Growing by agreement and shrinking by
+of its standard deviations: a signal below the noise moves nothing. Growing by agreement and shrinking by
 contradiction is what sign-based methods do for each weight; here it is one step size and the product of whole vectors.
 
 A count of n gradients is expensive only where n mu is small: the search takes (10 / (n mu))^2 of the rest for each of at
@@ -19,7 +19,7 @@ most 16 counts, which leaves a deviation of 0.05 on the share, and is left out w
 within a factor of 2 of the loss's own.
 
 Where slopes are bounded the clip norm does not fall below what the search found: there the quantile falls because most
-records are told apart by now, and following it would make those that are not count as much as all others together: on
+records are classified by then, and following it would make the others count as much as all of those together: on
 three tables log losses of 0.36, 0.48 and 0.26 became 0.41, 0.53 and 0.30 where it could fall to a half. Squared errors
 shrink by what was explained, and a target far from 0 makes the first ones many times as large as the last: there it
 follows the quantile down.

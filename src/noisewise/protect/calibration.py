@@ -1,8 +1,8 @@
 """Calibrated probabilities of a model with layers: scale and shift of its scores, from a few released gradients.
 
-A clip norm that serves training well cuts most records of a perceptron, and the more the more wrong they are: the loss
-becomes one that asks for the right side and not for the right probability, and scores grow without end. With theta as
-it is, and scores a z + b, a few gradients at a large clip norm tell whether a and b are too large:
+A clip norm that serves training well cuts most records of a perceptron, and those most that are most wrong: the loss then
+asks for the right side, not for the right probability, and scores grow without limit. With theta fixed and scores a z + b,
+a few gradients at a large clip norm show whether a and b are too large:
 
     df/d(log a) = <G, theta> over the last layer,   df/db = G over its bias,   G the gradient at the changed theta
 

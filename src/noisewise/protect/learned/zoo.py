@@ -47,7 +47,7 @@ class OutsideRange(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A protector with its papers."""
+    """A protector with its header."""
 
     weights: Weights
     design: Design
@@ -76,7 +76,7 @@ class Learned:
         return protector(zero_weights(self.design), self.design)
 
     def outside(self, **facts: float) -> list[str]:
-        """What lies outside the ranges of its training, in words."""
+        """The facts outside the ranges of its training, in words."""
         reasons = []
         for name, value in facts.items():
             low, high = self.header["ranges"][name]
@@ -96,7 +96,7 @@ def digest(tensors: Mapping[str, Any]) -> str:
 
 
 def in_memory(weights: Weights, design: Design, header: dict[str, Any]) -> Learned:
-    """A protector with its papers completed; weights may be tensors, with a graph or without."""
+    """A protector with its header completed; weights may be tensors, with a graph or without."""
     tensors = {name: np.array(array(weight), np.float32, order="C") for name, weight in weights.tensors().items()}
     complete = {**header, "format": FORMAT, "design": design.to_dict(), "sha256": digest(tensors)}
     return Learned(weights_from(tensors), design, complete)
@@ -148,14 +148,14 @@ def from_content(written: bytes) -> Learned:
     horizon = header["horizon"]
     if not isinstance(header["name"], str) or type(horizon) is not int or not 1 <= horizon <= MAX_STEPS:
         raise ValueError("its name or horizon is missing")
-    _check_papers(header)
+    _check_texts(header)
     weights, design = weights_from(tensors), Design(**header["design"])
     if not weights_fit(weights, design):
         raise ValueError("its weights do not fit its design")
     return Learned(weights, design, header)
 
 
-def _check_papers(header: dict[str, Any]) -> None:
+def _check_texts(header: dict[str, Any]) -> None:
     """Refuse a header whose other entries, which are untrusted and shown to people, are not plain text of the usual form."""
     sources = header.get("trained_on", [])
     shaped = isinstance(sources, list) and all(
