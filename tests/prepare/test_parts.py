@@ -92,7 +92,7 @@ def test_verify_finds_parts_that_nobody_paid_for(tmp_path):
     wrong = copy.deepcopy(data)
     wrong["prepared"][0]["events"] = [to_dict(Gaussian(0.01))]
     verdict = nw.verify(wrong)
-    assert not verdict.holds and "paid for the size" in verdict.reason
+    assert not verdict.holds and "price of the size" in verdict.reason
     cheaper = copy.deepcopy(data)
     cheaper["prepared"][1]["share"] /= 2
     assert nw.verify(cheaper).holds  # a share needs the trace
