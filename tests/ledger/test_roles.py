@@ -142,7 +142,10 @@ def test_more_than_is_left_is_refused_by_the_server_itself(server, place, analys
 @pytest.mark.slow
 def test_a_run_belongs_to_who_reserved_it_and_to_who_keeps_the_ledger(server, place, analyst, officer):
     part = officer.account("patients").part(GDP, RUN)
-    for call in ("noisewise_claim('patients', 0, 0, 0.5)", "noisewise_settle('patients', 0, 0, 0, 0, 'failed', '[]', NULL)"):
+    for call in (
+        "noisewise_claim('patients', 0, 0, 0.5)",
+        "noisewise_settle('patients', 0, 0, 0, 0, 'failed', '[]', NULL)",
+    ):
         with pytest.raises(psycopg.Error, match="belongs to another user"):
             server.sql(f"SELECT {call}", place, ANALYST)
     part.settle()
