@@ -17,7 +17,7 @@ import noisewise as nw
 from noisewise.methods import registry
 from noisewise.methods.adaptive_clip import AdaptiveClip
 from noisewise.methods.dpsgd import DpSgd
-from noisewise.methods.projected_sgd import ProjectedSgd
+from noisewise.methods.projected import ProjectedSgd
 from noisewise.statements.seal import reseal
 from noisewise.trusted.events import ADJACENCIES
 

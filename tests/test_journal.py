@@ -16,9 +16,9 @@ from noisewise.accounts.purse import Purse
 from noisewise.accounts.store import Claimed
 from noisewise.curator import Curator, MinEigenvalue, PublicCurator, SecondMoment
 from noisewise.methods import registry
-from noisewise.methods.preparation import TableColumn
 from noisewise.train import Records, train
 from noisewise.trusted.events import Gaussian, Repeated
+from noisewise.trusted.features.features import TableColumn
 from noisewise.trusted.losses import LOSSES
 from noisewise.trusted.models import Additive, Linear
 

@@ -22,7 +22,6 @@ from noisewise.budget.purse import Purse
 from noisewise.estimators.search import _prepared
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.nonprivate import NonPrivate
-from noisewise.methods.preparation import Hats, TableColumn
 from noisewise.statements.verify import verify
 from noisewise.statements.wording import derived_words
 from noisewise.trusted import selection as panel
@@ -38,7 +37,7 @@ from noisewise.trusted.events import (
     leaves,
     to_dict,
 )
-from noisewise.trusted.features.features import even
+from noisewise.trusted.features.features import Hats, TableColumn, even
 from noisewise.trusted.losses import ClassWeighted, Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Additive, Linear
 from noisewise.trusted.process import own_settings

@@ -27,9 +27,8 @@ from .test_moved_walls import Seeing
 
 with contextlib.suppress(ImportError):  # there are no tables in older versions; every attack here is a guard
     from noisewise import runs
-    from noisewise.methods.preparation import Codes, Features, Hats, Product, TableColumn
     from noisewise.statements.seal import reseal
-    from noisewise.trusted.features.features import even
+    from noisewise.trusted.features.features import Codes, Features, Hats, Product, TableColumn, even
     from noisewise.trusted.models import Additive
     from noisewise.trusted.process import own_settings
     from noisewise.trusted.questions.levels import ColumnLevels

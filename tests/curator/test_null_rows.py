@@ -15,10 +15,10 @@ from noisewise.accounts.purse import Purse
 from noisewise.curator import QUESTIONS, Curator
 from noisewise.evidence.bought_quality import private_quality
 from noisewise.methods import registry
-from noisewise.methods.preparation import Codes, Features, Hats, TableColumn
 from noisewise.tables.bought import purchase
 from noisewise.tables.files import open_source
 from noisewise.tables.schema import Column, Schema
+from noisewise.trusted.features.features import Codes, Features, Hats, TableColumn
 from noisewise.trusted.losses import Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Additive, Linear
 from noisewise.trusted.noise import Stream

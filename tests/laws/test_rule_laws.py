@@ -11,13 +11,13 @@ import pytest
 from noisewise._version import __version__
 from noisewise.accounts import AdditiveMeter, Budget, BudgetExhausted
 from noisewise.curator import KINDS, QUESTIONS, Curator, Descent, OnePass, PerturbedObjective
-from noisewise.methods.preparation import TableColumn
 from noisewise.statements.rules import odd_answers, verify_statement
 from noisewise.statements.statement import worded
 from noisewise.trusted.accountants.common import Unpriceable
 from noisewise.trusted.arithmetic import GRADES, Arithmetic
 from noisewise.trusted.events import ADJACENCIES, Gaussian, Repeated, sampled, to_dict
 from noisewise.trusted.facts import facts_of
+from noisewise.trusted.features.features import TableColumn
 from noisewise.trusted.losses import LOSSES
 from noisewise.trusted.meter import PlanMeter
 from noisewise.trusted.models import MLP, Additive, Linear

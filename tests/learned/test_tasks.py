@@ -282,7 +282,7 @@ def test_components_are_those_of_the_rows_that_are_not_held_out():
     assert X.shape[1] == 5
     from noisewise.learned.tasks import HELD_OUT, _loaded
 
-    pixels, labels = _loaded("digits", None, "y", (), (), ".")
+    pixels, labels = _loaded(("digits", None, "y", (), ()), Path("."))
     seen = pixels[: int((1 - HELD_OUT) * len(pixels))]
     taught = seen[~np.isin(labels[: len(seen)], (0, 1))]
     _, _, directions = np.linalg.svd(taught - taught.mean(0), full_matrices=False)

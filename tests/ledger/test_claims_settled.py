@@ -143,9 +143,9 @@ HEAD = f'\'{{"charged": 1, "head": "{"ab" * 32}"}}\''
 
 @pytest.mark.slow
 @pytest.mark.parametrize("terms", [GDP, PLAN], ids=["filter", "plan"])
-@pytest.mark.parametrize("journal", ["", ", NULL", f", {HEAD}", ", '{}'", ', \'{"head": "no"}\''])
+@pytest.mark.parametrize("journal", [", NULL", f", {HEAD}", ", '{}'", ', \'{"head": "no"}\''])
 def test_a_server_settles_no_run_below_its_claim(server, place, terms, journal):
-    """By SQL, with functions of this version or the earlier one, and a claim that was taken back."""
+    """By SQL, and with a claim that was taken back."""
     name, officer = place
     part = Ledger(server.url(name, ANALYST)).account("patients").part(terms, RUN)
     with psycopg.connect(server.url(name, ANALYST), autocommit=True) as connection:
@@ -155,35 +155,3 @@ def test_a_server_settles_no_run_below_its_claim(server, place, terms, journal):
             connection.execute(f"SELECT noisewise_settle('patients', 0, 0.001, 0, 0, 'failed', '[]'{journal})")
     assert officer.state("patients").entries[0].counted == officer.state("patients").entries[0].reserved
     assert part.number == 0 and verified(officer).wrong == ()
-
-
-EARLIER = """
-CREATE OR REPLACE FUNCTION noisewise_settle(of_account text, of_number bigint, of_claimed double precision, of_spent bigint,
-  of_delta bigint, of_state text, of_events text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$
-DECLARE run noisewise_runs%ROWTYPE := noisewise_own(of_account, of_number);
-BEGIN
-  UPDATE noisewise_runs SET spent = of_spent, spent_delta = of_delta, state = of_state, events = of_events
-    WHERE account = of_account AND number = of_number;
-  UPDATE noisewise_accounts SET taken = taken - (run.reserved - of_spent),
-    taken_delta = taken_delta - (run.reserved_delta - of_delta) WHERE name = of_account;
-  PERFORM noisewise_add(of_account, of_number, 'settled', json_build_object('spent', of_spent, 'spent_delta', of_delta,
-    'state', of_state, 'events', of_events)::text);
-END $$"""
-
-
-@pytest.mark.slow
-def test_a_server_of_an_earlier_version_counts_the_claim_until_it_is_allowed_again(server, place, tmp_path):
-    name, officer = place
-    server.sql(
-        "DROP FUNCTION noisewise_settle(text, bigint, double precision, bigint, bigint, text, text, text) CASCADE", name
-    )
-    server.sql(EARLIER, name)
-    mine = Ledger(server.url(name, ANALYST))
-    asked(mine, tmp_path / "before", [0.3])
-    entry = officer.state("patients").entries[0]
-    assert entry.spent.cost == pytest.approx(max(0.3, entry.claimed) * entry.reserved.cost, rel=1e-6)
-    assert verified(officer).wrong == ()
-    officer.allow(ANALYST)
-    asked(mine, tmp_path / "after", [0.3, 0.01])
-    entry = officer.state("patients").entries[1]
-    assert entry.spent.cost < entry.claimed * entry.reserved.cost and verified(officer).wrong == ()

@@ -101,12 +101,12 @@ CALLS = [
     "SELECT noisewise_reserve('patients', 'k', '{}', 0, -1)",
     "SELECT noisewise_reserve('patients', 'k', '{}', NULL, 0)",
     "SELECT noisewise_reserve('nobody', 'k', '{}', 1, 0)",
-    "SELECT noisewise_settle('patients', 0, 0, -5, 0, 'spent', '[]')",
-    "SELECT noisewise_settle('patients', 0, 0, 9223372036854775807, 0, 'spent', '[]')",
-    "SELECT noisewise_settle('patients', 0, 0, 0, 0, 'reserved', '[]')",
-    "SELECT noisewise_settle('patients', 0, 0.5, 0, 0, 'spent', '[]')",
-    "SELECT noisewise_settle('patients', 7, 0, 0, 0, 'spent', '[]')",
-    "SELECT noisewise_settle('patients', 0, 0, NULL, 0, 'spent', '[]')",
+    "SELECT noisewise_settle('patients', 0, 0, -5, 0, 'spent', '[]', NULL)",
+    "SELECT noisewise_settle('patients', 0, 0, 9223372036854775807, 0, 'spent', '[]', NULL)",
+    "SELECT noisewise_settle('patients', 0, 0, 0, 0, 'reserved', '[]', NULL)",
+    "SELECT noisewise_settle('patients', 0, 0.5, 0, 0, 'spent', '[]', NULL)",
+    "SELECT noisewise_settle('patients', 7, 0, 0, 0, 'spent', '[]', NULL)",
+    "SELECT noisewise_settle('patients', 0, 0, NULL, 0, 'spent', '[]', NULL)",
 ]
 
 
@@ -142,7 +142,10 @@ def test_more_than_is_left_is_refused_by_the_server_itself(server, place, analys
 @pytest.mark.slow
 def test_a_run_belongs_to_who_reserved_it_and_to_who_keeps_the_ledger(server, place, analyst, officer):
     part = officer.account("patients").part(GDP, RUN)
-    for call in ("noisewise_claim('patients', 0, 0, 0.5)", "noisewise_settle('patients', 0, 0, 0, 0, 'failed', '[]')"):
+    for call in (
+        "noisewise_claim('patients', 0, 0, 0.5)",
+        "noisewise_settle('patients', 0, 0, 0, 0, 'failed', '[]', NULL)",
+    ):
         with pytest.raises(psycopg.Error, match="belongs to another user"):
             server.sql(f"SELECT {call}", place, ANALYST)
     part.settle()

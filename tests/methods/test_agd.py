@@ -10,9 +10,8 @@ import pytest
 import noisewise as nw
 from noisewise.accounts import currency, open_meter
 from noisewise.curator import Answer, Curator, PublicCurator
-from noisewise.methods.agd import Agd, by_precision, choice_epsilon
-from noisewise.methods.agd_avg import AgdAvg
-from noisewise.methods.only_public import OnlyPublic
+from noisewise.methods.agd import Agd, AgdAvg, by_precision, choice_epsilon
+from noisewise.methods.nonprivate import OnlyPublic
 from noisewise.train import Records, train
 from noisewise.trusted.events import BoundedRange
 from noisewise.trusted.facts import facts_of

@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.methods import projected_gd
+from noisewise.methods import projected
 from noisewise.methods.dpsgd import DpSgd
-from noisewise.methods.projected_gd import ProjectedGd
-from noisewise.methods.projected_sgd import ProjectedSgd
-from noisewise.protect.projectors import SETS, set_named
+from noisewise.methods.projected import SETS, ProjectedGd, ProjectedSgd, set_named
 from noisewise.train import Records, train
 from noisewise.trusted.events import Poisson
 from noisewise.trusted.facts import facts_of
@@ -69,7 +67,7 @@ def test_steps_are_diameter_over_gradient_bound_times_root_of_t():
 
 
 def test_one_record_a_step_is_a_poisson_batch_of_expected_size_one(monkeypatch):
-    monkeypatch.setattr(projected_gd, "_calibrated", lambda *args: 3.0)  # more than the budget asks for, and fast
+    monkeypatch.setattr(projected, "_calibrated", lambda *args: 3.0)  # more than the budget asks for, and fast
     result = run(ProjectedSgd(steps=50))
     (event,) = result.meter.events
     assert isinstance(event, Poisson)

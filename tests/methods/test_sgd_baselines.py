@@ -7,9 +7,7 @@ import pytest
 
 import noisewise as nw
 from noisewise.accounts import open_meter
-from noisewise.methods.dpsgd import DpSgd
-from noisewise.methods.sgd_adv import SgdAdv
-from noisewise.methods.sgd_ma import SgdMa
+from noisewise.methods.dpsgd import DpSgd, SgdAdv, SgdMa
 from noisewise.train import Records, train
 from noisewise.trusted.facts import facts_of
 from noisewise.trusted.losses import LOSSES

@@ -140,8 +140,8 @@ MUTANTS = (
     ),
     Mutant(
         "a guest's settings add lines to a statement",
-        "return all(name.isidentifier() and len(name) <= MAX_NAME for name in said) and _plain([*said.values()])",
-        "return _plain([*said.values()])",
+        "return all(name.isidentifier() and len(name) <= MAX_NAME for name in settings) and _plain([*settings.values()])",
+        "return _plain([*settings.values()])",
         ("tests/attacks/test_guests_attacked.py::test_settings_that_no_statement_can_print_are_refused",),
         "guest/method.py",
     ),

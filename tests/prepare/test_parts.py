@@ -12,13 +12,12 @@ import pytest
 import noisewise as nw
 from noisewise.evidence.report.page import report_page
 from noisewise.methods.dpsgd import DpSgd
-from noisewise.methods.preparation import Hats
 from noisewise.methods.preparation.basis import Basis
 from noisewise.methods.preparation.bounds import Bounds, Ranks
 from noisewise.methods.preparation.choices import MEMBERS, cost, parts_of
 from noisewise.statements.seal import reseal
 from noisewise.trusted.events import Gaussian, to_dict
-from noisewise.trusted.features.features import even
+from noisewise.trusted.features.features import Hats, even
 from noisewise.trusted.units import Released
 
 RNG = np.random.default_rng(0)
@@ -93,7 +92,7 @@ def test_verify_finds_parts_that_nobody_paid_for(tmp_path):
     wrong = copy.deepcopy(data)
     wrong["prepared"][0]["events"] = [to_dict(Gaussian(0.01))]
     verdict = nw.verify(wrong)
-    assert not verdict.holds and "paid for the size" in verdict.reason
+    assert not verdict.holds and "price of the size" in verdict.reason
     cheaper = copy.deepcopy(data)
     cheaper["prepared"][1]["share"] /= 2
     assert nw.verify(cheaper).holds  # a share needs the trace

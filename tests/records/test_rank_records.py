@@ -16,12 +16,12 @@ from noisewise.accounts import Budget, BudgetExhausted, Terms, open_meter
 from noisewise.accounts.purse import Purse
 from noisewise.curator import QUESTIONS, Curator
 from noisewise.methods import method_named
-from noisewise.methods.preparation import TableColumn
 from noisewise.remote.holder import Holder, Holding, Request
 from noisewise.remote.processes import PiecePlaces, cut
 from noisewise.remote.transport import RankLost, restarts, started_by_torchrun
 from noisewise.train import Records, train
 from noisewise.trusted.events import Gaussian
+from noisewise.trusted.features.features import TableColumn
 from noisewise.trusted.losses import Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Additive, Linear
 from noisewise.trusted.stores.grid import NO_CLASS, NO_LABEL

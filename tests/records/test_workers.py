@@ -14,12 +14,12 @@ from noisewise.accounts import Budget, Terms, open_meter
 from noisewise.accounts.purse import Purse
 from noisewise.curator import Curator
 from noisewise.methods import method_named
-from noisewise.methods.preparation import TableColumn
 from noisewise.remote.holder import Reply
 from noisewise.remote.processes import Lead
 from noisewise.remote.transport import RankLost
 from noisewise.remote.workers import MAX_ATTEMPTS, Sealed, WorkerLine
 from noisewise.train import Records, train
+from noisewise.trusted.features.features import TableColumn
 from noisewise.trusted.losses import Logistic, Softmax
 from noisewise.trusted.models import MLP, Additive, Linear
 

@@ -14,7 +14,7 @@ from .method import GuestMethod, described
 def method_named(method: str | Method, isolation: str = "sandbox") -> Method:
     """The method with that name and its defaults; a method object is returned as it is, if it may run at all.
 
-    ``package.module:Class``, and what another package registers, names a guest; ``isolation`` says where it runs.
+    ``package.module:Class``, and what another package registers, names a guest; ``isolation`` is where it runs.
     """
     if isinstance(method, str) and (":" in method or method in registered_elsewhere()):
         return described(registered_elsewhere().get(method, method), isolation, method)

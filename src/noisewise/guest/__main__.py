@@ -1,4 +1,4 @@
-"""Inside a guest's process: ``python -m noisewise.guest``, started by the host. No record ever comes here.
+"""A guest's process: ``python -m noisewise.guest``, started by the host. It never receives a record.
 
 Reads messages from standard input and answers on standard output; what the method prints goes to standard error.
 """
@@ -10,6 +10,7 @@ import importlib
 import os
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +28,6 @@ CAPABILITIES_VERSION_3 = 0x20080522
 
 @dataclass
 class Room:
-    """What a guest holds: the method's class, the method, its state and public rows."""
-
     kind: Any = None
     method: Any = None
     state: Any = None
@@ -103,10 +102,6 @@ def _plain(value: Any) -> Any:
     return value if value is None or type(value) in (bool, int, float, str) else str(value)
 
 
-def _terms(room: Room, message: dict[str, Any], wire: Wire) -> dict[str, Any]:
-    return terms_to(room.method.terms(facts_from(message["facts"])))
-
-
 def _init(room: Room, message: dict[str, Any], wire: Wire) -> bool:
     room.public = public_from(message["public"])
     room.state = room.method.init(message["theta"], facts_from(message["facts"]), room.public)
@@ -118,18 +113,6 @@ def _step(room: Room, message: dict[str, Any], wire: Wire) -> bool:
     return bool(room.method.done(room.state))
 
 
-def _finish(room: Room, message: dict[str, Any], wire: Wire) -> Any:
-    return _array(room.method.finish(room.state, room.public))
-
-
-def _spread(room: Room, message: dict[str, Any], wire: Wire) -> Any:
-    return _array(room.method.spread(room.state))
-
-
-def _shares(room: Room, message: dict[str, Any], wire: Wire) -> Any:
-    return _array(room.method.shares(room.state))
-
-
 def _array(value: Any) -> Any:
     found = array(value)
     if found is not None and not isinstance(found, np.ndarray):
@@ -137,15 +120,15 @@ def _array(value: Any) -> Any:
     return None if found is None else np.asarray(found)
 
 
-DO = {
+DO: dict[str, Callable[[Room, dict[str, Any], Wire], Any]] = {
     "load": _load,
     "make": _make,
-    "terms": _terms,
+    "terms": lambda room, message, wire: terms_to(room.method.terms(facts_from(message["facts"]))),
     "init": _init,
     "step": _step,
-    "finish": _finish,
-    "spread": _spread,
-    "shares": _shares,
+    "finish": lambda room, message, wire: _array(room.method.finish(room.state, room.public)),
+    "spread": lambda room, message, wire: _array(room.method.spread(room.state)),
+    "shares": lambda room, message, wire: _array(room.method.shares(room.state)),
 }
 
 if __name__ == "__main__":

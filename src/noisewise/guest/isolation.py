@@ -1,4 +1,4 @@
-"""Where a guest runs: by exec in a sandbox of bubblewrap, or in a plain process that is trusted not to look.
+"""Where a guest runs: by exec in a sandbox of bubblewrap, or in a plain process that is trusted not to read files.
 
 *The sandbox* has namespaces of its own for users, processes, network, mounts and IPC, an empty environment, no capabilities, and
 a file system that holds, read-only, the interpreter (``sys.prefix``, ``sys.base_prefix``), the system's shared libraries, this
@@ -55,16 +55,12 @@ CALLS = {
 CALLS_EVERYWHERE = (425, 428, 429, 430, 431, 432, 433, 434, 438, 442, 443, 451, 457, 458)
 # io_uring_setup open_tree move_mount fsopen fsconfig fsmount fspick pidfd_open pidfd_getfd mount_setattr quotactl_fd cachestat
 # statmount listmount
-LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = (
-    0x20,
-    0x15,
-    0x35,
-    0x45,
-    0x06,
-)  # BPF_LD|W|ABS, BPF_JMP|JEQ, JGE, JSET|K, BPF_RET|K
+
+# BPF_LD|W|ABS, BPF_JMP|JEQ, JGE, JSET|K, BPF_RET|K
+LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, KILL, NOT_PERMITTED, NOT_THERE = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026  # errors EPERM, ENOSYS
 OTHER_ABI = 0x40000000  # calls of x32 on x86_64
-CLONE3 = 435  # hides its flags from a filter; libraries take clone where it is not there
+CLONE3 = 435  # hides its flags from a filter; libraries fall back to clone
 
 # calls that are refused for some values of an argument: numbers by machine, the argument, and the values
 PARTLY = (
@@ -77,7 +73,7 @@ Instruction = tuple[int, int, int, int]
 
 
 def call_filter() -> bytes | None:
-    """A seccomp program that refuses ``CALLS`` and ``PARTLY``; None for a machine that is not known here."""
+    """A seccomp program that refuses ``CALLS`` and ``PARTLY``; None for an unknown machine."""
     if platform.machine() not in CALLS:
         return None
     machine, numbers = CALLS[platform.machine()]
@@ -112,12 +108,11 @@ def _partly(number: int, argument: int, tests: tuple[tuple[int, int], ...]) -> l
 
 
 def package_of(spec: str) -> str:
-    """The package that ``package.module:Class`` lies in."""
     return spec.partition(":")[0].partition(".")[0]
 
 
 def located(package: str) -> Path:
-    """The folder or file of a package, found as an import would find it, without importing it."""
+    """The folder or file of a package, found as by an import, without importing it."""
     try:
         spec = importlib.util.find_spec(package) if package.isidentifier() else None
     except (ImportError, ValueError):
@@ -134,7 +129,7 @@ def located(package: str) -> Path:
 
 @contextmanager
 def command(isolation: Isolation, package: Path) -> Iterator[tuple[list[str], tuple[int, ...]]]:
-    """The command that starts a guest, and descriptors that it needs besides the three usual ones."""
+    """The command that starts a guest, and the descriptors that it needs besides the standard three."""
     start = [sys.executable, "-I", "-c", START, str(ROOT), str(package.parent)]
     if isolation == "process":
         if os.geteuid() == 0:
@@ -151,27 +146,17 @@ def command(isolation: Isolation, package: Path) -> Iterator[tuple[list[str], tu
 
 
 def _bubblewrap(package: Path, filtered: int, cpuinfo: int) -> list[str]:
-    alone = [
-        "--unshare-user",
-        "--unshare-pid",
-        "--unshare-net",
-        "--unshare-ipc",
-        "--unshare-uts",
-        "--unshare-cgroup-try",
-    ]
+    alone = [f"--unshare-{what}" for what in ("user", "pid", "net", "ipc", "uts", "cgroup-try")]
     nobody = ["--uid", "65534", "--gid", "65534", "--cap-drop", "ALL", "--hostname", "guest"]
     ends = ["--as-pid-1", "--new-session", "--die-with-parent", "--clearenv", "--seccomp", str(filtered)]
     places = ["--dev", "/dev", "--tmpfs", "/tmp", "--dir", "/proc", "--ro-bind-data", str(cpuinfo), "/proc/cpuinfo"]
-    return ["bwrap", *alone, *nobody, *ends, *places, *_shown(package), *_environment(), "--chdir", "/", "--"]
-
-
-def _environment() -> list[str]:
     given = {"HOME": "/tmp", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
-    return [word for name, value in given.items() for word in ("--setenv", name, value)]
+    environment = [word for name, value in given.items() for word in ("--setenv", name, value)]
+    return ["bwrap", *alone, *nobody, *ends, *places, *_shown(package), *environment, "--chdir", "/", "--"]
 
 
 def _shown(package: Path) -> Iterator[str]:
-    """Options that show the guest what it needs to run, and nothing else."""
+    """Options that show the guest what it needs to run."""
     for place in LIBRARIES:
         if os.path.islink(place):
             yield from ("--symlink", os.readlink(place), place)
@@ -185,7 +170,7 @@ def _shown(package: Path) -> Iterator[str]:
 def readable(package: Path) -> list[Path]:
     """Folders and files, besides those of the system's libraries, that a guest in a sandbox can read."""
     places = [Path(sys.prefix), Path(sys.base_prefix), ROOT / "noisewise", package]
-    executable = Path(sys.executable)  # a link, perhaps, outside of both
+    executable = Path(sys.executable)  # perhaps a link outside both
     if not any(executable.is_relative_to(place) for place in places):
         places.append(executable)
     if any(place == Path(place.anchor) or Path.home().is_relative_to(place) for place in places):
@@ -194,7 +179,7 @@ def readable(package: Path) -> list[Path]:
 
 
 def refuse_readable(package: Path, files: Iterable[Path]) -> None:
-    """Refuse private files that a guest in a sandbox would be shown, because they lie beside its own code."""
+    """Refuse private files that a guest in a sandbox could read, because they lie beside its own code."""
     places = {one for place in readable(package) for one in (place, place.resolve())}  # some are reached through links
     for file in map(Path.resolve, files):
         if any(file.is_relative_to(place) for place in places):

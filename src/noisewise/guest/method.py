@@ -1,4 +1,4 @@
-"""A method that runs as a guest, as the host holds it: its description, and a stand-in that speaks to its process."""
+"""The host's side of a method that runs as a guest: its description, and a stand-in that speaks to its process."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from .isolation import ISOLATIONS, Isolation, located, package_of, refuse_readab
 from .running import Guest, GuestFailed, Served, borrowed, end_idle, printable
 from .wire import facts_to, public_to, sampling_from, terms_from, vector_from
 
-WORDS = {"title": 100, "summary": 1000, "paper": 1000}  # what a guest says of itself, and how long it may be
+WORDS = {"title": 100, "summary": 1000, "paper": 1000}  # texts of a guest's description, and their most letters
 MAX_STEPS, MAX_SETTINGS, MAX_NAME = 10**9, 1000, 100
 FLAGS = ("needs_public", "adaptive", "table", "walks")
 
 
 @dataclass(frozen=True)
 class About:
-    """What a guest says of its method, checked by type."""
+    """A guest's description of its method, checked by type."""
 
     title: str
     summary: str
@@ -43,22 +43,22 @@ class About:
     total_steps: int | None
 
     @classmethod
-    def of(cls, said: Any) -> About:
-        if type(said) is not dict or any(type(said.get(name)) is not bool for name in FLAGS):
+    def of(cls, given: Any) -> About:
+        if type(given) is not dict or any(type(given.get(name)) is not bool for name in FLAGS):
             raise GuestFailed("the guest does not describe its method as noisewise.methods.Method has it")
-        settings, steps, losses = said.get("settings"), said.get("total_steps"), said.get("losses")
+        settings, steps, losses = given.get("settings"), given.get("total_steps"), given.get("losses")
         whole = steps is None or (type(steps) is int and 0 < steps < MAX_STEPS)
         if type(settings) is not dict or type(losses) is not tuple or not whole or not _settings(settings):
             raise GuestFailed("the guest does not describe its method as noisewise.methods.Method has it")
-        words = {name: printable(said.get(name), most) for name, most in WORDS.items()}
+        words = {name: printable(given.get(name), most) for name, most in WORDS.items()}
         known = tuple(name for name in loss_names() if name in losses)
-        flags = {name: said[name] for name in FLAGS}
+        flags = {name: given[name] for name in FLAGS}
         return cls(losses=known, settings=settings, total_steps=steps, **cast(Any, {**words, **flags}))
 
 
-def _settings(said: dict[str, Any]) -> bool:
+def _settings(settings: dict[str, Any]) -> bool:
     """Whether settings have names that a statement can print, and plain values."""
-    return all(name.isidentifier() and len(name) <= MAX_NAME for name in said) and _plain([*said.values()])
+    return all(name.isidentifier() and len(name) <= MAX_NAME for name in settings) and _plain([*settings.values()])
 
 
 def _plain(values: list[Any] | tuple[Any, ...]) -> bool:
@@ -75,7 +75,7 @@ def _plain(values: list[Any] | tuple[Any, ...]) -> bool:
 
 
 class _Described(Method):
-    """What host and stand-in share: a method that is what a guest says of it."""
+    """A method as its guest describes it: what host and stand-in share."""
 
     about: About
     spec: str
@@ -94,8 +94,8 @@ class _Described(Method):
 
     @property
     def sampling(self) -> Sampling:
-        said = self.about.settings.get("sampling")
-        return FULL if said is None else sampling_from(said)
+        sampling = self.about.settings.get("sampling")
+        return FULL if sampling is None else sampling_from(sampling)
 
     def settings(self) -> dict[str, Any]:
         return dict(self.about.settings)
@@ -108,7 +108,7 @@ class _Described(Method):
 class GuestMethod(_Described):
     """A method of another package, by ``package.module:Class``: never imported here, run in a process of its own.
 
-    ``name``: how it is asked for, which a statement names too. ``changed``: settings other than the method's own defaults.
+    ``name``: by which it was asked for, and which a statement shows. ``changed``: settings other than the method's defaults.
     """
 
     spec: str
@@ -193,7 +193,7 @@ class _Running(_Described):
         return self._optional("shares")
 
     def _finite(self, what: str, value: Array, least: float = -math.inf) -> Array:
-        """Refuse what no run folder can keep, and the run would be lost when it is paid for."""
+        """Refuse what no run folder can hold: the run would be lost after it was paid for."""
         if not bool((np.isfinite(value) & (value >= least)).all()):
             raise GuestFailed(f"the {what} of the method {self.spec} is not finite, or not in range")
         return value

@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from ..accounts import BudgetExhausted
-from ..asking import Curator
+from ..asking import Answer, Curator
 from ..remote.messages import BadMessage
 from ..trusted.events import from_dict, to_dict
 from ..trusted.features.features import Features
@@ -23,7 +24,7 @@ from .wire import Hung, Wire, answer_to, facts_to, question_from, sampling_from,
 
 MAX_SILENCE = 600.0  # seconds in which a guest must ask or answer something
 START_SECONDS = 120.0  # in which a guest must be there
-TICK_SECONDS = 0.02  # what follows work on records is sent so many of it after the guest's last message
+TICK_SECONDS = 0.02  # replies that follow work on records leave whole ticks after the guest's last message
 
 Serve = Callable[[Any], dict[str, Any]]
 
@@ -33,14 +34,12 @@ class GuestFailed(ValueError):
 
 
 class Guest:
-    """One running guest."""
-
     def __init__(self, spec: str, isolation: Isolation) -> None:
         package, self.spec, self.isolation = located(package_of(spec)), spec, isolation
         hide_memory()  # rows may be here by now, or come while it runs
         self._process = started(isolation, package)
         self._pipes: list[Any] = [self._process.stdout, self._process.stdin, self._process.stderr]
-        self._wire, self._heard = Wire(*(pipe.fileno() for pipe in self._pipes)), time.monotonic()
+        self._wire, self._received = Wire(*(pipe.fileno() for pipe in self._pipes)), time.monotonic()
         try:
             self._wire.receive(START_SECONDS)
         except (EOFError, BadMessage, OSError):
@@ -53,7 +52,7 @@ class Guest:
             raise
 
     def call(self, message: dict[str, Any], serve: Serve | None = None) -> Any:
-        """What the guest replies to a message; ``serve`` answers what it asks meanwhile, else it may ask nothing."""
+        """What the guest replies to a message; ``serve`` answers its requests meanwhile, without it there may be none."""
         if serve is None:
             self.tick()  # before a run and at its ends, rows are read and laid out
         while True:
@@ -69,10 +68,10 @@ class Guest:
             message = serve(found)  # what the host itself raises here is not the guest's failure
 
     def _exchanged(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Send a message and read the next; a guest that does not play its part is ended."""
+        """Send a message and read the next; a guest that breaks the protocol is ended."""
         try:
             self._wire.send(message, MAX_SILENCE)
-            found, self._heard = self._wire.receive(MAX_SILENCE), time.monotonic()
+            found, self._received = self._wire.receive(MAX_SILENCE), time.monotonic()
             if type(found) is dict:
                 return found
             why = "sent what is no message"
@@ -81,16 +80,16 @@ class Guest:
         except (EOFError, OSError, BadMessage):
             why = "ended or broke off in its process"
         self.end()
-        said = self._last_line()
-        raise GuestFailed(f"the method {self.spec} {why}" + (f": {said}" if said else ""))
+        last = self._last_line()
+        raise GuestFailed(f"the method {self.spec} {why}" + (f": {last}" if last else ""))
 
     def tick(self) -> None:
-        """Wait until whole ticks have passed since a guest in a sandbox was heard last.
+        """Wait until whole ticks have passed since the last message of a guest in a sandbox.
 
-        On a clock that ran on by itself, a guest could choose when to ask, and find out what just misses a tick.
+        On a clock of its own, a guest could choose when to ask, and find out what just misses a tick.
         """
         if self.isolation == "sandbox":
-            time.sleep(TICK_SECONDS - (time.monotonic() - self._heard) % TICK_SECONDS)
+            time.sleep(TICK_SECONDS - (time.monotonic() - self._received) % TICK_SECONDS)
 
     def end(self) -> None:
         """Kill the guest and its children, and close the pipes; once."""
@@ -109,7 +108,7 @@ class Guest:
         return bool(self._pipes) and self._process.poll() is None
 
     def printed(self) -> str:
-        """What the guest has printed since this was asked last."""
+        """What the guest has printed since the last call."""
         if self.alive:
             self._wire.listen()
         text, self._wire.output = self._wire.output.decode(errors="replace"), bytearray()
@@ -132,13 +131,16 @@ _lock = threading.Lock()
 
 @contextmanager
 def borrowed(spec: str, isolation: Isolation, simulation: bool = False) -> Iterator[Guest]:
-    """A running guest that nobody else talks to meanwhile; one that failed is ended, another stays for the next run.
+    """A running guest for this caller alone; afterwards one that failed is ended, and any other waits for the next run.
 
-    One that took part in a ``simulation``, whose noise can be guessed with its seed, takes part in no private run.
+    A guest of a ``simulation``, whose noise follows from its seed, takes part in no private run.
     """
     key = this_process(), threading.get_native_id(), spec, isolation, simulation
     with _lock:
-        _forget_ended()
+        for waiting in _own():  # guests whose threads have ended
+            for ended in [guest for guest in waiting if not guest.alive]:
+                ended.end()
+                waiting.remove(ended)
         waiting = _idle.setdefault(key, [])
         guest = waiting.pop() if waiting else None
     if guest is None or not guest.alive:
@@ -152,26 +154,12 @@ def borrowed(spec: str, isolation: Isolation, simulation: bool = False) -> Itera
         with _lock:
             waiting.append(guest)
     finally:
-        _show(guest)
-
-
-def _forget_ended() -> None:
-    """Close what is left of guests whose threads have ended."""
-    for waiting in _own():
-        for guest in [guest for guest in waiting if not guest.alive]:
-            guest.end()
-            waiting.remove(guest)
+        for line in filter(str.strip, guest.printed().splitlines()):
+            print(f"[{guest.spec}] {printable(line, 500)}", file=sys.stderr)
 
 
 def _own() -> list[list[Guest]]:
     return [waiting for key, waiting in _idle.items() if key[0] == this_process()]
-
-
-def _show(guest: Guest) -> None:
-    """Print what a guest has printed, after its run, as the guest's."""
-    for line in guest.printed().splitlines():
-        if line.strip():
-            print(f"[{guest.spec}] {printable(line, 500)}", file=sys.stderr)
 
 
 @atexit.register
@@ -183,14 +171,11 @@ def end_idle() -> None:
                 waiting.pop().end()
 
 
-# The host's side of a guest's questions: each is parsed as plain data, asked of the curator, and answered as plain data.
-#
-# What a guest sends is never executed and never kept, but for copies of its numbers: a question is made anew of them by its own
-# registered class, and the curator checks, prices and answers that copy as it does any other. Errors reach the guest as one of a
-# few fixed words.
+# The host's side of a guest's questions. What a guest sends is never executed and never kept, but for copies of its numbers:
+# a question is made anew of them by its own registered class, and the curator checks, prices and answers that copy as it does
+# any other. Errors reach the guest as one of a few fixed words.
 
-
-EXHAUSTED, REFUSED, UNKNOWN = "exhausted", "refused", "unknown"  # all that a guest is told of an error
+EXHAUSTED, REFUSED, UNKNOWN = "exhausted", "refused", "unknown"  # all that a guest learns of an error
 OF_THE_REQUEST = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)  # of what was parsed
 
 MAX_NUMBERS = 1 << 26  # half a gigabyte
@@ -200,11 +185,9 @@ Parsed = Callable[[], Any]
 
 
 class Served:
-    """Answers one guest's requests about one run."""
-
     def __init__(self, guest: Guest, private: Curator) -> None:
         self._guest, self._private = guest, private
-        self.refused: Exception | None = None  # the last refusal, for who runs the method: a guest is told one word
+        self.refused: Exception | None = None  # the last refusal, for the caller: the guest gets one word
 
     def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
         name = request.get("ask")
@@ -244,14 +227,8 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def _last_iterate(private: Curator, request: dict[str, Any]) -> Parsed:
-    walk = walk_from(request)
-    return lambda: answer_to(private.last_iterate(walk))
-
-
-def _minimise(private: Curator, request: dict[str, Any]) -> Parsed:
-    objective = walk_from(request)
-    return lambda: answer_to(private.minimise(objective))
+def _answer(asked: Callable[[Any], Answer], walk: Any) -> dict[str, Any]:
+    return answer_to(asked(walk))
 
 
 def _prepare(private: Curator, request: dict[str, Any]) -> Parsed:
@@ -261,16 +238,6 @@ def _prepare(private: Curator, request: dict[str, Any]) -> Parsed:
     return lambda: private.prepare(features)
 
 
-def _centre(private: Curator, request: dict[str, Any]) -> Parsed:
-    centre, scale = vector_from(request["centre"]), _number(request["scale"])
-    return lambda: private.centre(centre, scale)
-
-
-def _change_basis(private: Curator, request: dict[str, Any]) -> Parsed:
-    matrix = vector_from(request["matrix"])
-    return lambda: private.change_basis(matrix)
-
-
 def _in_first_basis(private: Curator, request: dict[str, Any]) -> Parsed:
     theta = vector_from(request["theta"])
     if theta.shape != (private.facts.dimension,):
@@ -278,26 +245,19 @@ def _in_first_basis(private: Curator, request: dict[str, Any]) -> Parsed:
     return lambda: private.in_first_basis(theta)
 
 
-def _noise_for(private: Curator, request: dict[str, Any]) -> Parsed:
-    share, sampling = _number(request["share"]), sampling_from(request["sampling"])
-    return lambda: private.meter.noise_for(share, sampling)
-
-
-def _share_after(private: Curator, request: dict[str, Any]) -> Parsed:
-    event = from_dict(request["event"])
-    return lambda: private.meter.share_after(event)
-
-
+# What to ask the curator, from a request of plain data: all of it is parsed before anything is asked.
 PARSED: dict[str, Callable[[Curator, dict[str, Any]], Parsed]] = {
     "question": _question,
-    "last_iterate": _last_iterate,
-    "minimise": _minimise,
+    "last_iterate": lambda private, request: partial(_answer, private.last_iterate, walk_from(request)),
+    "minimise": lambda private, request: partial(_answer, private.minimise, walk_from(request)),
     "prepare": _prepare,
-    "centre": _centre,
-    "change_basis": _change_basis,
+    "centre": lambda private, asked: partial(private.centre, vector_from(asked["centre"]), _number(asked["scale"])),
+    "change_basis": lambda private, request: partial(private.change_basis, vector_from(request["matrix"])),
     "in_first_basis": _in_first_basis,
-    "noise_for": _noise_for,
-    "share_after": _share_after,
+    "noise_for": lambda private, request: partial(
+        private.meter.noise_for, _number(request["share"]), sampling_from(request["sampling"])
+    ),
+    "share_after": lambda private, request: partial(private.meter.share_after, from_dict(request["event"])),
     "facts": lambda private, _: lambda: facts_to(private.facts),
     "spent_fraction": lambda private, _: lambda: private.meter.spent_fraction,
     "events": lambda private, _: lambda: [[to_dict(leaf), count] for leaf, count in private.meter.events.items()],

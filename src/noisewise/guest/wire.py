@@ -40,7 +40,7 @@ class Hung(TimeoutError):
 
 
 class Wire:
-    """One side of the pipes: sends a value, reads one. ``printed``: a pipe that is emptied meanwhile, into ``output``."""
+    """One side of the pipes. ``printed``: a third pipe, which is emptied into ``output`` while waiting."""
 
     def __init__(self, reading: int, writing: int, printed: int | None = None) -> None:
         self._reading, self._writing, self._read = reading, writing, bytearray()
@@ -59,7 +59,7 @@ class Wire:
             rest = rest[os.write(self._writing, rest[:BYTES_PER_CALL]) :]
 
     def receive(self, seconds: float | None = None) -> Any:
-        """The next value; EOFError when the other side is gone, BadMessage for what is none."""
+        """The next value; EOFError when the other side is gone, BadMessage for one that cannot be read."""
         until = _until(seconds)
         length = int.from_bytes(self._bytes(8, until), "little")
         if length > MAX_MESSAGE:
@@ -84,7 +84,7 @@ class Wire:
         return taken
 
     def listen(self) -> None:
-        """Take what was printed by now, in one piece: who prints without end is not listened to without end."""
+        """Read once from what was printed, so that endless printing does not block."""
         with suppress(BlockingIOError):
             if self._printed is not None:
                 more = os.read(self._printed, BYTES_PER_CALL)
@@ -97,7 +97,7 @@ def _until(seconds: float | None) -> float | None:
 
 
 def _wait(pipes: Mapping[int, int], until: float | None) -> set[int]:
-    """Which of these pipes are ready for what is asked of them, or closed at the other end; none is when time is up."""
+    """Which of these pipes are ready, or closed at the other end; Hung when time is up."""
     polled = select.poll()  # unlike select.select it takes descriptors of any number
     for descriptor, what in pipes.items():
         polled.register(descriptor, what)
@@ -108,9 +108,6 @@ def _wait(pipes: Mapping[int, int], until: float | None) -> set[int]:
     if not ready:
         raise Hung
     return ready
-
-
-# --- facts, terms, questions and answers as plain data ---
 
 
 def facts_to(facts: Facts) -> dict[str, Any]:
@@ -128,7 +125,7 @@ def terms_to(terms: Terms) -> dict[str, Any]:
 
 
 def terms_from(data: Any) -> Terms:
-    """Terms as a guest names them; what they are worth is judged where the meter is made (``open_meter``)."""
+    """Terms as a guest names them; their worth is judged where the meter is made (``open_meter``)."""
     if type(data) is not dict or {*data} != {field.name for field in fields(Terms)} or type(data["events"]) is not list:
         raise TypeError("this is no description of terms")
     return Terms(**{**data, "events": tuple(from_dict(event) for event in data["events"])})
@@ -140,7 +137,7 @@ def question_to(question: Any) -> dict[str, Any]:
 
 
 def question_from(data: Mapping[str, Any]) -> Any:
-    """A registered question made of the numbers that came; its own class refuses numbers that it is not proved for."""
+    """A registered question made of received numbers; its own class refuses those that it is not proved for."""
     return QUESTIONS[data["question"]](*[_plain_floats(value) for value in data["values"]])
 
 
@@ -180,24 +177,20 @@ def trace_from(data: list[Any]) -> tuple[Released, ...]:
 
 
 def _plain_floats(value: Any) -> Any:
-    """:func:`plain` for what a guest sends, which is plain on its side: arrays of floats alone, since others grow when made so."""
+    """:func:`plain` for what a guest sends: of arrays only those of floats, since others would grow when made plain."""
     if type(value) in (list, tuple):
         return tuple(_plain_floats(part) for part in value)
     return plain(vector_from(value) if type(value) is np.ndarray else value)
 
 
 def vector_from(data: Any) -> NDArray[Any]:
-    """An array of floats that came as such."""
     if type(data) is not np.ndarray or data.dtype not in (np.float32, np.float64):
         raise TypeError("this is no array of floating-point numbers")
     return data
 
 
-# --- public rows ---
-
-
 def public_to(public: PublicCurator | None) -> dict[str, Any] | None:
-    """Public rows and the model that is asked about them, for a guest that makes a public curator of its own."""
+    """Public rows and their model, for a guest that makes a public curator of its own."""
     if public is None:
         return None
     if public.model.tensors:

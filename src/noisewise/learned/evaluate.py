@@ -1,7 +1,7 @@
 """How good a protector is on held-out public tasks: learned, zero-weight and designed, on the same tasks and noise.
 
-Runs end as private ones do: a schedule that wants more than is left gets what is left, and a copy that has nothing left
-stops there. All protectors see the same rows, sizes, budgets and noise, so that differences between them are paired;
+Runs end as private ones do: a schedule that asks for more than remains gets the rest, and a copy stops when nothing
+remains. All protectors see the same rows, sizes, budgets and noise, so that differences between them are paired;
 standard errors are over tasks. Nothing here touches private data.
 """
 
@@ -38,7 +38,7 @@ ResultRows = list[dict[str, Any]]
 
 @contextmanager
 def on_one_thread() -> Iterator[None]:
-    """Torch on one thread: the matrices are too small to share, and sums then do not depend on the number of cores."""
+    """Torch on one thread: matrices are small, and sums then do not depend on the number of cores."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -48,7 +48,7 @@ def on_one_thread() -> Iterator[None]:
 
 
 class TaskEnd(NamedTuple):
-    """Where the copies of a task ended (R, ...): ``wanted`` is what the schedule would have spent without a limit."""
+    """The ends of the copies of a task (R, ...): ``wanted`` is what the schedule would have spent without a limit."""
 
     thetas: Tensor
     losses: Tensor
@@ -106,7 +106,7 @@ def designed(task: PublicTask) -> Protector:
 
 
 def accuracy(task: PublicTask, thetas: Tensor) -> float:
-    """Share of the task's rows that are classified rightly, over all copies; NaN for regression."""
+    """The share of correctly classified rows over all copies; NaN for regression."""
     loss, y = task.rows.model.loss, task.rows.y
     if loss.task == "regression":
         return math.nan
@@ -144,7 +144,10 @@ def evaluate_protector(
         validate.positive(epsilons=epsilon)
     rows: ResultRows = []
     weights, design = learned.weights, learned.design
-    untrained, without = protector(zero_weights(design), design), _without(learned) if parts else {}
+    untrained, without = protector(zero_weights(design), design), {}
+    if parts:
+        without["equal noise"] = protector(weights, replace(design, scheduler=False))
+        without["fixed clip"] = protector(weights, replace(design, clip=False))
     names = ("learned", "zero-weight", "momentum", *without)
     done, total = 0, len(names) * many * len(epsilons)
     for epsilon in epsilons:
@@ -165,17 +168,7 @@ def evaluate_protector(
     return rows
 
 
-def _without(learned: Learned) -> dict[str, Protector]:
-    """The same weights with one part put out of action."""
-    weights, design = learned.weights, learned.design
-    return {
-        "equal noise": protector(weights, replace(design, scheduler=False)),
-        "fixed clip": protector(weights, replace(design, clip=False)),
-    }
-
-
 def _summary(epsilon: float, measured: dict[str, NDArray[np.float64]]) -> ResultRows:
-    """The rows of one epsilon, from (tasks, measures) of each protector."""
     rows: ResultRows = []
     best = measured["learned"]
     for name, values in measured.items():
@@ -191,7 +184,7 @@ def _summary(epsilon: float, measured: dict[str, NDArray[np.float64]]) -> Result
 
 
 def _mean_and_error(name: str, values: NDArray[np.float64]) -> dict[str, float | None]:
-    """Mean and standard error of what is known; None where nothing is, or where one task gives no error."""
+    """Mean and standard error of known values; None where there are too few."""
     known = values[~np.isnan(values)]
     error = float(known.std(ddof=1) / math.sqrt(len(known))) if len(known) > 1 else None
     return {name: float(known.mean()) if len(known) else None, f"{name}_se": error}

@@ -48,7 +48,7 @@ TRIAL = 1.15  # a trial horizon is that factor longer or shorter
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a protector is trained; everything that is not the tasks or the design."""
+    """How a protector is trained: all but the tasks and the design."""
 
     constraint: str = "exact"
     epochs: int = 300
@@ -112,7 +112,7 @@ PAPER_HORIZON = 50 * 20
 
 
 def starting(weights: Weights, recipe: Recipe) -> Weights:
-    """Weights whose first steps and clip norms are those of zero weights times what the recipe says."""
+    """Weights whose first steps and clip norms are those of zero weights times the factors of the recipe."""
     bias = weights.clip.bias.clone()
     bias[0] += math.log(recipe.start_clip) / 2
     return weights._replace(rate=weights.rate + math.log(recipe.start_rate) / 2, clip=weights.clip._replace(bias=bias))
@@ -137,12 +137,12 @@ class Epoch(NamedTuple):
 
 
 class Training:
-    """A training run that can be stopped after any epoch and taken up again from :meth:`state`."""
+    """A training run that can be stopped after any epoch and resumed from :meth:`state`."""
 
     def __init__(self, tasks: Tasks, design: Design, recipe: Recipe) -> None:
         self.tasks, self.design, self.recipe = tasks, replace(design, form=recipe.form), recipe
-        fresh = new_weights(self.design, recipe.seed)
-        self.weights = _learnable(starting(fresh, recipe))
+        fresh = starting(new_weights(self.design, recipe.seed), recipe).tensors()
+        self.weights = weights_from({name: w.detach().clone().requires_grad_(True) for name, w in fresh.items()})
         self.optimizer = torch.optim.Adam(list(self.weights.tensors().values()), lr=recipe.learning_rate)
         self.rng = np.random.default_rng([recipe.seed, 2021])
         self.generator = torch.Generator().manual_seed(recipe.seed)
@@ -153,7 +153,6 @@ class Training:
         self.asked: list[float] = []  # shares of the budget since T was last moved
 
     def __iter__(self) -> Iterator[Epoch]:
-        """Train to the end of the recipe, an epoch at a time."""
         while len(self.curve) < self.recipe.epochs:
             yield self.epoch()
 
@@ -241,7 +240,7 @@ class Training:
         return means[-1], sum(spents)
 
     def _penalty_scale(self) -> float:
-        """Batches have a share of the budget each, so their constraints are held that much tighter."""
+        """Each batch has a share of the budget, so its constraint is held that much tighter."""
         return 1 / len(self.multipliers.z)
 
     def _share_out(self, spent: Tensor, means: Tensor) -> None:
@@ -270,7 +269,7 @@ class Training:
             self.optimizer.step()
 
     def _note(self, run: ProtectorRuns) -> None:
-        """The share of the budget that a run has asked for, paid norms and all, when it has come to T."""
+        """Record the share of the budget that a whole run has asked for, paid norms included."""
         if self.recipe.tent:
             self.asked.append(1 - float(run.signal.remaining.detach().mean()))
 
@@ -308,7 +307,7 @@ class Training:
         self._set_horizon(min(tried, key=tried.__getitem__) if tried else here)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Everything needed to go on later: tensors, and plain data."""
+        """What :meth:`take_up` needs to continue: tensors, and plain data."""
         tensors = {f"weight.{name}": weight.detach().clone() for name, weight in self.weights.tensors().items()}
         for name, weight in self.weights.tensors().items():
             for key, value in self.optimizer.state.get(weight, {}).items():
@@ -319,7 +318,6 @@ class Training:
         return tensors, plain
 
     def take_up(self, tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
-        """Go on from what :meth:`state` returned."""
         own = self.weights.tensors()
         for name, weight in own.items():
             weight.data.copy_(tensors[f"weight.{name}"])
@@ -384,7 +382,3 @@ def _resized(multipliers: Multipliers, many: int) -> Multipliers:
     kept = torch.cat([r[:many], r.new_full((max(0, many - len(r)),), float(r.mean()))])
     zs = torch.cat([z[:many], z.new_zeros(max(0, many - len(z)))])
     return Multipliers(zs, kept / kept.sum(), z_r)
-
-
-def _learnable(weights: Weights) -> Weights:
-    return weights_from({name: w.detach().clone().requires_grad_(True) for name, w in weights.tensors().items()})

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..evidence.figures import BLUE, GREEN, GREY, ORANGE, band, label_axes, legend_below, panels, save_figure
-from ..protect.learned.formulas import base_step
 from ..protect.learned.parts import protector
-from ..protect.learned.weights import zero_weights
+from ..protect.learned.weights import base_step, zero_weights
 from ..protect.learned.zoo import Learned
 from ..protect.protector import Protector
 from ..trusted.torch_extra import torch
@@ -26,7 +25,7 @@ SHOWN_SIZE = 20_000
 
 
 class Steps(NamedTuple):
-    """What a protector did at each step (T, R); NaN where a copy had stopped."""
+    """The protector at each step (T, R); NaN where a copy had stopped."""
 
     noise: NDArray[np.float64]
     clip: NDArray[np.float64]
@@ -44,7 +43,7 @@ class ComparedProtectors:
 
 
 def watched(part: Protector, task: PublicTask, seed: int = 0) -> Steps:
-    """Noise relative to equal noise, clip norm, step along the gradient relative to the base step, and loss, at every step."""
+    """Noise relative to equal noise, clip norm, step along the gradient relative to the base step, and loss."""
     generator = torch.Generator().manual_seed(seed)
     columns: list[list[NDArray[np.float64]]] = [[], [], [], []]
     with torch.no_grad():
@@ -64,7 +63,7 @@ def watched(part: Protector, task: PublicTask, seed: int = 0) -> Steps:
 
 
 def shown_task(learned: Learned, epsilon: float, copies: int) -> PublicTask:
-    """A generated task of the kind the protector is for: a perceptron if it was trained on perceptrons alone."""
+    """A generated task for the protector: a perceptron if it was trained on perceptrons alone."""
     models = {source.get("model", "linear") for source in learned.header.get("tasks", {}).get("source", [])}
     source = TaskSource("gaussian", columns=(40, 40), basis=1.0, model="mlp" if models == {"mlp"} else "linear")
     tasks = Tasks("shown", (source,), size=(SHOWN_SIZE, SHOWN_SIZE))
@@ -74,7 +73,6 @@ def shown_task(learned: Learned, epsilon: float, copies: int) -> PublicTask:
 def behaviour(
     learned: Learned, epsilons: tuple[float, ...] = SHOWN_EPSILONS, copies: int = 24
 ) -> list[ComparedProtectors]:
-    """What is drawn by :func:`plot_behaviour`."""
     parts = [protector(weights, learned.design) for weights in (learned.weights, zero_weights(learned.design))]
     tasks = [shown_task(learned, epsilon, copies) for epsilon in epsilons]
     return [
@@ -155,7 +153,7 @@ def _running(values: list[float], window: int = 20) -> NDArray[np.float64]:
 
 
 def _band(axes: Any, values: NDArray[np.float64], colour: str, line: str, label: str | None) -> None:
-    """The median over copies, and where most of them are; steps that every copy had stopped before are left out."""
+    """The median and the 10 to 90 % band over copies; steps after every copy had stopped are left out."""
     values = values[~np.isnan(values).all(1)]
     steps = np.arange(1, len(values) + 1)
     low, middle, high = np.nanquantile(values, (0.1, 0.5, 0.9), axis=1)
@@ -166,7 +164,7 @@ def _band(axes: Any, values: NDArray[np.float64], colour: str, line: str, label:
 
 
 def _wide_enough(axes: Any) -> None:
-    """Room around what hardly changes, so that small wiggles look small; a logarithmic axis for what changes a lot."""
+    """Axis limits with room around small changes; a logarithmic axis for large ones."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # slow to import
 
     low, high = axes.dataLim.intervaly

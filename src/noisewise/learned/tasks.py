@@ -1,4 +1,4 @@
-"""PublicTask distributions as data: a small TOML file says from which public learning problems a protector learns.
+"""Distributions of public tasks as data: a small TOML file names the public learning problems that a protector learns from.
 
     name = "tables"
     epsilon = [0.0125, 1.0]        # drawn log-uniformly, as are size and horizon
@@ -109,7 +109,7 @@ class TaskSource:
             raise ValueError(f"data is {self.data!r}; 'table' and 'images' need a file, generated tasks have none")
 
     def _check_kinds(self) -> None:
-        """Refuse what is of another kind than it should be, and a file that is not inside of the data folder."""
+        """Refuse values of the wrong type, and a file outside the data folder."""
         if self.file is not None:
             plain = isinstance(self.file, str) and self.file.isprintable()
             if not plain or Path(self.file).is_absolute() or ".." in Path(self.file).parts:
@@ -127,6 +127,11 @@ class TaskSource:
     @property
     def name(self) -> str:
         return self.file or self.data
+
+    @property
+    def table(self) -> tuple[Any, ...]:
+        """All that decides what is read, hashable."""
+        return self.data, self.file, self.label, tuple(self.where.items()), self.drop
 
 
 @dataclass(frozen=True)
@@ -164,13 +169,13 @@ class Tasks:
         source = self.sources[rng.choice(len(self.sources), p=weights / weights.sum())]
         loss_name = str(rng.choice(source.losses))
         X, y = _rows(source, self.folder, rng, self.rows, held_out)
-        size, worth = self._size_and_worth(rng, _dimension(source, loss_name, X.shape[1]))
+        model, labels = _model(source, loss_name, X.shape[1], y)
+        size, worth = self._size_and_worth(rng, model.dimension)
         if rng.random() < source.basis and worth_buying(size, worth, X.shape[1]):
             X = X @ _bought(X, size, worth, rng)
             worth *= math.sqrt(1 - BASIS_SHARE - LENGTH_SHARE)
         mu = torch.from_numpy(worth * rng.uniform(1 / spread, spread, self.copies)).float()
         steps = horizon or round(math.exp(rng.uniform(*np.log(self.horizon))))
-        model, labels = _model(source, loss_name, X.shape[1], y)
         rows = TaskRows.of(model, X, labels)
         return PublicTask(f"{source.name} {loss_name} d={model.dimension}", rows, size, mu, steps)
 
@@ -215,7 +220,7 @@ def load_tasks(path: Path, folder: Path | None = None) -> Tasks:
 
 
 def tasks_from(document: dict[str, Any], folder: Path) -> Tasks:
-    """Tasks from the contents of a TOML file; a name it does not know is refused."""
+    """Tasks from the contents of a TOML file; an unknown name is refused."""
     known = {f.name for f in fields(Tasks)} - {"sources", "folder"} | {"source"}
     if unknown := set(document) - known:
         raise ValueError(f"{sorted(unknown)[0]!r} is not known; a task file has {', '.join(sorted(known))}")
@@ -246,9 +251,7 @@ def _rows(
     if source.data in ("gaussian", "quadratic"):
         X, y = _gaussian(rng, rows, source.columns or (5, 200), regression=source.data == "quadratic")
     else:
-        everything, labels = _loaded(
-            source.data, source.file, source.label, tuple(source.where.items()), source.drop, str(folder)
-        )
+        everything, labels = _loaded(source.table, folder)
         last = int((1 - HELD_OUT) * len(everything))
         X, y = (everything[last:], labels[last:]) if held_out else (everything[:last], labels[:last])
         if source.data in ("images", "digits"):
@@ -270,9 +273,8 @@ def _rows(
 
 
 def _in_components(source: TaskSource, folder: Path, X: Floats, rng: np.random.Generator) -> Floats:
-    """Rows in some of the leading principal components of the source, as public features would be made."""
-    where = tuple(source.where.items())
-    mean, vectors = _principal(source.data, source.file, source.label, where, source.drop, source.without, str(folder))
+    """Rows in some leading principal components of the source, as public features would be made."""
+    mean, vectors = _principal(source.table, source.without, folder)
     assert source.components is not None
     low, high = source.components
     many = int(rng.integers(min(low, X.shape[1]), min(high, X.shape[1]) + 1))
@@ -281,14 +283,14 @@ def _in_components(source: TaskSource, folder: Path, X: Floats, rng: np.random.G
 
 
 def _bought(X: Floats, size: float, mu: float, rng: np.random.Generator) -> Floats:
-    """The basis that a private run would buy for the shares of ``prepare.basis``: the mean row with that noise on it."""
+    """The basis that a private run would buy for its shares: from the mean row with that noise on it."""
     std = 1 / (mu * math.sqrt(BASIS_SHARE) * size)
     mean = X.mean(0) + std * rng.standard_normal(X.shape[1])
     return deflating(mean, float(np.square(X).sum(1).mean()), X.shape[1] * std**2)
 
 
 def _sides(source: TaskSource, labels: NDArray[Any], rng: np.random.Generator) -> tuple[list[int], list[int]]:
-    """Which classes are told from which: one from one, or two random groups, which is harder."""
+    """The classes on each side: one against one, or two random groups, which is harder."""
     classes = [int(c) for c in np.unique(labels) if int(c) not in source.without]
     if source.pairs == "groups":
         shuffled = [int(c) for c in rng.permutation(classes)]
@@ -300,22 +302,21 @@ def _sides(source: TaskSource, labels: NDArray[Any], rng: np.random.Generator) -
 
 
 @lru_cache(maxsize=16)
-def _loaded(
-    data: str, file: str | None, label: str, where: tuple[tuple[str, Any], ...], drop: tuple[str, ...], folder: str
-) -> tuple[Floats, NDArray[Any]]:
-    """All rows of a source in a fixed random order: columns in [-1, 1] (pixels in [0, 1]), labels as said."""
+def _loaded(table: tuple[Any, ...], folder: Path) -> tuple[Floats, NDArray[Any]]:
+    """All rows of a source in a fixed random order: columns in [-1, 1] (pixels in [0, 1]), and their labels."""
+    data, file, label, where, drop = table
     if data == "digits":
         bundled = digits()
         X, y = bundled.X.to_numpy() / 16.0, bundled.y
     elif data == "images":
-        arrays = np.load(Path(folder) / str(file))
+        arrays = np.load(folder / str(file))
         X, y = arrays["X_train"].reshape(len(arrays["y_train"]), -1) / 255.0, arrays["y_train"]
     else:
         if data == "census":
             made = census(20000, seed=1)
             frame = made.X.assign(**{label: made.y})
         else:
-            path = Path(folder) / str(file)
+            path = folder / str(file)
             frame = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
         for column, value in where:
             frame = frame[frame[column] == value].drop(columns=column)
@@ -330,17 +331,9 @@ def _loaded(
 
 
 @lru_cache(maxsize=4)
-def _principal(
-    data: str,
-    file: str | None,
-    label: str,
-    where: tuple[tuple[str, Any], ...],
-    drop: tuple[str, ...],
-    without: tuple[int, ...],
-    folder: str,
-) -> tuple[Floats, Floats]:
+def _principal(table: tuple[Any, ...], without: tuple[int, ...], folder: Path) -> tuple[Floats, Floats]:
     """Mean row and principal directions (as columns, leading first) of the rows that are not held out."""
-    X, y = _loaded(data, file, label, where, drop, folder)
+    X, y = _loaded(table, folder)
     last = int((1 - HELD_OUT) * len(X))
     rows = X[:last][~np.isin(y[:last], without)]
     mean = rows.mean(0)
@@ -367,11 +360,6 @@ def _gaussian(
         return X, np.clip(0.3 * score + rng.uniform(0.05, 0.3) * rng.standard_normal(rows), -1, 1)
     chance = 1 / (1 + np.exp(-rng.uniform(0.7, 4.0) * (score + rng.normal(0, 0.7))))
     return X, np.where(rng.random(rows) < chance, 1.0, -1.0)
-
-
-def _dimension(source: TaskSource, loss_name: str, features: int) -> int:
-    outputs = 2 if loss_named(loss_name).task == "classes" else 1
-    return source.hidden * (features + 1 + outputs) + outputs if source.model == "mlp" else features * outputs
 
 
 def _model(source: TaskSource, loss_name: str, features: int, y: NDArray[Any]) -> tuple[Model, NDArray[Any]]:

@@ -1,7 +1,7 @@
-"""From a task file to a protector file: training that can be stopped and taken up, judged on held-out tasks, written down.
+"""From a task file to a protector file: training that can be stopped and resumed, and is judged on held-out tasks.
 
-While it trains, FILE.checkpoint (safetensors with a JSON header, like a protector) holds everything needed to go on to
-the very same weights; it goes when FILE is written. The loss and budget curves are beside FILE as CSV and PNG.
+While it trains, FILE.checkpoint (safetensors with a JSON header, like a protector) holds what is needed to continue to the
+same weights; it is removed when FILE is written. The loss and budget curves are beside FILE as CSV and PNG.
 """
 
 from __future__ import annotations
@@ -58,8 +58,6 @@ def find_tasks(name: str, folder: Path | None = None) -> Tasks:
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What is to be trained, and what to call it."""
-
     name: str
     tasks: Tasks
     design: Design
@@ -71,7 +69,7 @@ class TrainingPlan:
             raise ValueError("the protector has no name; pass one with --name")
 
     def terms(self) -> dict[str, Any]:
-        """What a run must agree on to be taken up: data, tasks, design and recipe."""
+        """Data, tasks, design and recipe, in which a resumed run must agree."""
         design = replace(self.design, form=self.recipe.form)
         plain = {"trained_on": sources(self.tasks), "tasks": plain_tasks(self.tasks)}
         plain |= {"design": design.to_dict(), "recipe": self.recipe.to_dict()}
@@ -85,7 +83,7 @@ def paper_tasks(tasks: Tasks) -> Tasks:
 
 
 def plain_tasks(tasks: Tasks) -> dict[str, Any]:
-    """A task distribution as ``tasks_from`` reads it: plain data, without the folder, which is nobody's business."""
+    """A task distribution as ``tasks_from`` reads it: plain data, without the folder, which is private."""
     plain = asdict(tasks)
     del plain["folder"]
     plain["source"] = [dict(source) for source in plain.pop("sources")]
@@ -105,7 +103,7 @@ def sources(tasks: Tasks) -> list[dict[str, Any]]:
 
 
 class WatchedTraining(Training):
-    """Training that remembers the ranges of the tasks it has seen."""
+    """Training that records the ranges of its tasks."""
 
     def __init__(self, tasks: Tasks, design: Design, recipe: Recipe) -> None:
         super().__init__(tasks, design, recipe)
@@ -124,7 +122,7 @@ class WatchedTraining(Training):
         self.seen[name] = [min(low, *values), max(high, *values)]
 
     def ranges(self) -> dict[str, list[float]]:
-        """Size, dimension, epsilon and horizon as seen; size and epsilon rounded outwards, but not past the task file."""
+        """Size, dimension, epsilon and horizon of the tasks seen; size and epsilon rounded outwards, within the task file."""
         epsilons = [epsilon_of(mu, self.tasks.delta) for mu in self.seen["mu"]]
         ranges: dict[str, list[float]] = {name: self.seen[name] for name in ("dimension", "horizon")}
         ranges["size"] = _outwards(self.seen["size"], self.tasks.size)
@@ -156,13 +154,12 @@ def checkpoint_of(out: Path) -> Path:
 
 
 def curves_of(out: Path) -> tuple[Path, Path]:
-    """Where the curves go, as CSV and as a picture."""
     stem = out.name.removesuffix(".safetensors")
     return out.with_name(stem + ".curves.csv"), out.with_name(stem + ".curves.png")
 
 
 def write_checkpoint(path: Path, terms: dict[str, Any], state: tuple[dict[str, Tensor], dict[str, Any]]) -> None:
-    """Write where training has come; the file appears whole or not at all."""
+    """Write the state of training; the file appears whole or not at all."""
     from safetensors.torch import save as to_bytes  # imports torch itself: not before torch_extra has
 
     tensors, plain = state
@@ -171,7 +168,7 @@ def write_checkpoint(path: Path, terms: dict[str, Any], state: tuple[dict[str, T
 
 
 def read_checkpoint(path: Path, terms: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Where training had come; a checkpoint of other terms is refused by the name of what differs."""
+    """The state of training; a checkpoint of other terms is refused by the name of what differs."""
     if not path.is_file():
         raise ValueError(f"{path}: no such file, so there is nothing to resume; leave out --resume to start")
     try:
@@ -236,7 +233,7 @@ def train_protector(
 
 
 def conclude(plan: TrainingPlan, training: WatchedTraining, out: Path, report: Callable[[News], None]) -> Learned:
-    """Choose the horizon, judge, and write everything down."""
+    """Choose the horizon, judge, and write the protector and its curves."""
     ranges, horizon = training.ranges(), training.horizon
     tried: dict[int, float] = {}
     low, high = (int(bound) for bound in ranges["horizon"])
@@ -282,7 +279,6 @@ def five_digits(rows: ResultRows) -> ResultRows:
 
 
 def write_curves(curve: list[Epoch], path: Path) -> None:
-    """Objective, spent share of the budget, horizon and seconds of each epoch."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(("epoch", *Epoch._fields[1:]))

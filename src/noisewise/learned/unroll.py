@@ -22,14 +22,13 @@ from ..trusted.losses import Loss
 from ..trusted.models import MLP, Model
 from ..trusted.torch_extra import Tensor, torch
 
-# Clipped mean gradients and mean losses of public rows in differentiable operations: what meta-training unrolls.
-#
-# Many copies of a model's parameters, ``thetas`` (R, dimension), are tried on the same rows side by side, with a graph from
-# parameters and clip norms to the answers.
-
 
 class TaskRows(NamedTuple):
-    """Public rows of a linear model or a perceptron, of unit length where the model keeps lengths apart."""
+    """Public rows of a linear model or a perceptron, of unit length where the model keeps lengths apart.
+
+    Many copies of a model's parameters, ``thetas`` (R, dimension), are tried on the same rows side by side, with a graph
+    from parameters and clip norms to losses and clipped mean gradients.
+    """
 
     model: Any
     X: Tensor
@@ -46,7 +45,12 @@ class TaskRows(NamedTuple):
 
     def scores(self, thetas: Tensor) -> Tensor:
         """(R, n) of one output, or (R, n, K) of several."""
-        return _layers(self, thetas)[1] if isinstance(self.model, MLP) else _linear_scores(self, thetas)
+        if isinstance(self.model, MLP):
+            return _layers(self, thetas)[1]
+        if self.model.outputs == 1:
+            return thetas @ self.X.T * self.lengths
+        stacked = thetas.view(-1, self.model.outputs, self.model.features)
+        return torch.einsum("nd,rkd->rnk", self.X, stacked) * self.lengths[:, None]
 
     def mean_losses(self, thetas: Tensor) -> Tensor:
         """The mean loss (R,) of each copy."""
@@ -59,7 +63,7 @@ class TaskRows(NamedTuple):
 
 
 def starts(model: Model, copies: int = 1) -> Tensor:
-    """The public starting point, once for each copy."""
+    """The public starting point for each copy."""
     return torch.from_numpy(model.start()).repeat(copies, 1)
 
 
@@ -80,15 +84,8 @@ def _slopes(loss: Loss, scores: Tensor, y: Tensor) -> Tensor:
 
 
 def _factors(norms: Tensor, bound: Tensor) -> Tensor:
-    """What each row is multiplied by so that its norm is at most its copy's bound."""
+    """The factor that clips each row to its copy's bound."""
     return (bound[:, None] / norms.clamp(min=1e-20)).clamp(max=1)
-
-
-def _linear_scores(rows: TaskRows, thetas: Tensor) -> Tensor:
-    outputs, features = rows.model.outputs, rows.model.features
-    if outputs == 1:
-        return thetas @ rows.X.T * rows.lengths
-    return torch.einsum("nd,rkd->rnk", rows.X, thetas.view(-1, outputs, features)) * rows.lengths[:, None]
 
 
 def _linear_sums(rows: TaskRows, thetas: Tensor, clip: Tensor) -> Tensor:
@@ -146,7 +143,7 @@ class PublicTask(NamedTuple):
 
 
 class Track(NamedTuple):
-    """What happened in a span of steps: mean loss after each, spent share of the budget and clip norm at each (T, R)."""
+    """A span of steps: mean loss after each, spent share of the budget and clip norm at each (T, R)."""
 
     losses: Tensor
     spent: Tensor
@@ -154,7 +151,6 @@ class Track(NamedTuple):
 
 
 def start(protector: Protector, task: PublicTask) -> ProtectorRuns:
-    """A run of each copy, at the model's public starting point."""
     model = task.rows.model
     clip = model.loss.typical_clip
     signal = first_signal(
@@ -234,7 +230,7 @@ def advance(
 
 
 def detached(run: ProtectorRuns) -> ProtectorRuns:
-    """The same place without the graph that led there: what lets a long run be trained in batches of steps."""
+    """The same state without its graph, so that a long run can be trained in batches of steps."""
 
     def cut(value: Any) -> Any:
         if isinstance(value, Tensor):

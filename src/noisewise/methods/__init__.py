@@ -29,7 +29,7 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")  # of a method of another package
 
 @cache
 def shipped() -> dict[str, type[Method]]:
-    """The library's own methods by name, found by looking into this folder."""
+    """The library's own methods by name: those in the files of this folder."""
     kinds: dict[str, type[Method]] = {}
     for module_info in pkgutil.iter_modules(__path__):
         module = importlib.import_module(f"{__name__}.{module_info.name}")
@@ -41,7 +41,7 @@ def shipped() -> dict[str, type[Method]]:
 
 @cache
 def registry() -> dict[str, type[Method]]:
-    """Every method that runs beside records, by name: ours, and those of our laboratory where that is installed."""
+    """Every method that runs beside records, by name: the library's, and the laboratory's where that is installed."""
     kinds = dict(shipped())
     for point in entry_points(group=ENTRY_POINT_GROUP):
         if _of_laboratory(point):
@@ -59,7 +59,7 @@ def registered_elsewhere() -> dict[str, str]:
         if point.name in registry() or found.get(point.name, point.value) != point.value:
             why = "there is a method of that name; rename it"
         elif not NAME.fullmatch(point.name):
-            why = "a name is made of letters, digits, '_' and '-'"  # another's package.module:Class is none
+            why = "a name is made of letters, digits, '_' and '-'"  # so it is never package.module:Class
         else:
             found[point.name] = point.value
             continue
@@ -96,7 +96,7 @@ def method_named(method: str | Method) -> Method:
 def makes_a_promise(method: Method) -> bool:
     """Whether a run of this method is private: always, but for exactly :class:`NonPrivate`, which is given the records.
 
-    A method is a stranger's code, so it cannot free itself: one that says ``private = False`` is refused.
+    A method is untrusted code, so it cannot exempt itself: one with ``private = False`` is refused.
     """
     if type(method) is NonPrivate:
         return False
@@ -109,9 +109,9 @@ def makes_a_promise(method: Method) -> bool:
 
 
 def made_anew(method: Method) -> Method | None:
-    """The same method made of plain settings, if it is one of the library's own; None for a stranger's, or one with objects.
+    """The same method made anew of its settings, if it is one of the library's own and they are plain; else None.
 
-    The copy has nothing that the given object was given besides: no step of its own, nothing that it could remember with.
+    The copy has nothing else that the object was given: no step of its own, no place to remember anything in.
     """
     kind = type(method)
     if kind.__module__.rpartition(".")[0] != __name__ or registry().get(kind.name) is not kind:
@@ -121,7 +121,7 @@ def made_anew(method: Method) -> Method | None:
 
 
 def isolation_of(method: Method) -> str:
-    """How the code of a method is kept apart from the records, as a statement says it."""
+    """How the code of a method is kept apart from the records, as a statement words it."""
     if getattr(method, "elsewhere", False) and type(method).__module__ == "noisewise.guest.method":
         return str(cast(Any, method).isolation)
     kind = type(method)

@@ -58,7 +58,7 @@ LOSS_BOUND = 4.0  # of a loss that is compared, relative to the clip of its grad
 
 
 class Stage(NamedTuple):
-    """Features, where their rows are put, how heavy ball goes on them, and the noise that was there before it."""
+    """Features, where their rows are put, how heavy ball runs on them, and the noise before it."""
 
     number: int
     parts: tuple[Frequencies, ...]
@@ -71,7 +71,7 @@ class Stage(NamedTuple):
 
 
 class State(NamedTuple):
-    """``theta``: a row for each output, of rows as they are placed. What would be released now stands at the end."""
+    """``theta``: a row for each output, of rows as they are placed; ``released``: its current release."""
 
     facts: Facts
     stage: Stage | None
@@ -163,7 +163,7 @@ class AdditiveDescent(Method):
     def outline(
         self, columns: Sequence[TableColumn], size: float, budget: Budget, unit: Unit = RECORD
     ) -> choices.Outline:
-        """What a table of so many records becomes, by the rules that a run follows."""
+        """What a table of this size becomes, by the rules of a run."""
         clarity = clarity_of(size, budget, unit)
         return choices.outline(columns, clarity, knots=self.knots, pairs=self.pairs, ranks=self.ranks)
 
@@ -182,7 +182,7 @@ class AdditiveDescent(Method):
         return choice_share(_clarity(facts)) if wanted else 0.0
 
     def _effects(self, private: Curator, public: PublicCurator | None) -> State:
-        """Take ranks from public rows or buy them, lay out hats, buy the mean row, start at zero or at the best for public rows."""
+        """Take ranks from public rows or buy them, lay out hats, buy the mean row, and start."""
         facts = private.facts
         ranks = self._ranks(private, public)
         scales = ranks.of(scales_of(facts.table))
@@ -199,7 +199,7 @@ class AdditiveDescent(Method):
         return _set_out(facts, stage, theta)
 
     def _ranks(self, private: Curator, public: PublicCurator | None) -> Ranks:
-        """The ranks of public rows where there are enough, else those that are bought; none where declared scales stay."""
+        """Ranks of public rows where there are enough, else bought ones; none where declared scales stay."""
         table, clarity = private.facts.table, _clarity(private.facts)
         scales, asked = scales_of(table), choices.ranked(table)
         share = choices.rank_share(clarity, len(asked), self.ranks)
@@ -214,7 +214,7 @@ class AdditiveDescent(Method):
         return ranks_from({i: np.split(row, ends) for i, row in rows}, scales, answer.noise_std)
 
     def _frequencies(self, private: Curator, blocks: tuple[Block, ...], share: float) -> Frequencies:
-        """How many records have each coordinate, from the mean row, for a part of ``share`` of what is left."""
+        """How many records have each coordinate, from the mean row, for a part of ``share`` of the remaining budget."""
         features = even(blocks)
         private.prepare(features)
         answer = private.statistic(FirstMoment(), noise_multiplier=private.meter.noise_for(share * MOMENT_SHARE))
@@ -231,7 +231,7 @@ class AdditiveDescent(Method):
         share: float,
         steps: int,
     ) -> Stage:
-        """Lay out balanced features; the steps on them take ``share`` of the budget, as far as it is left."""
+        """Balanced features; the steps on them take ``share`` of the budget, as far as it is left."""
         features, placed = balanced(parts, weights)
         private.prepare(features)
         private.centre(placed.centre, placed.scale)
@@ -248,7 +248,7 @@ class AdditiveDescent(Method):
         return Stage(number, parts, features, placed, steps, rate, noise, np.zeros((facts.outputs, features.width)))
 
     def _pairs(self, state: State, stage: Stage, private: Curator) -> State:
-        """Go on with pairs of the columns whose effects are largest, from where effects alone have led."""
+        """Add pairs of the columns whose effects are largest, and go on from the effects alone."""
         facts, effects, intercept = state.facts, *_effects_of(stage, _mean(state, stage))
         shares = stage.placed.shares[:-1]
         blocks = pair_blocks(facts.table, stage.features, effects, shares, _clarity(facts), self.pairs)
@@ -267,7 +267,7 @@ class AdditiveDescent(Method):
         return _set_out(facts, later._replace(variance=variance), theta)
 
     def _smoothed(self, state: State, stage: Stage, private: Curator) -> State:
-        """Choose a smoothing of what was learned, for what is left."""
+        """Choose a smoothing of the effects, with the rest of the budget."""
         theta, unit = _mean(state, stage), stage.features.gains[:-1] * stage.placed.scale
         effects, variance = theta[:, :-1] * unit, state.variance[:, :-1] * unit**2
         ways, thetas = [], []
@@ -282,7 +282,6 @@ class AdditiveDescent(Method):
         return self._showing(state._replace(smooth=True, variance=variance), stage, thetas[chosen])
 
     def _onward(self, state: State, stage: Stage, private: Curator) -> State:
-        """One step of heavy ball, and what would be released now."""
         theta = _single(state.theta)
         answer = private.gradient(theta, clip=self._clip(state.facts), noise_multiplier=stage.noise_multiplier)
         velocity = BETA * state.velocity + answer.value.reshape(state.theta.shape)
@@ -294,7 +293,7 @@ class AdditiveDescent(Method):
 
     @staticmethod
     def _showing(state: State, stage: Stage, theta: Floats) -> State:
-        """With this theta as what would be released now."""
+        """The state with this theta as its release."""
         effects, intercept = _effects_of(stage, theta)
         released = np.concatenate(
             [effects / stage.features.gains[:-1], (intercept / stage.features.gains[-1])[:, None]], 1
@@ -307,12 +306,12 @@ class AdditiveDescent(Method):
 
     @staticmethod
     def _usual_clip(facts: Facts) -> float:
-        """Of a record; of a person, whose rows share it, as many times as much."""
+        """Of a record; for a person, multiplied by the number of rows."""
         return facts.effect_clip * facts.unit.most
 
 
 def clarity_of(size: float, budget: Budget, unit: Unit = RECORD) -> float:
-    """n mu: what the budget lets through of a mean over all records; a person's rows have so many times the noise."""
+    """n mu: the signal of a mean over all records; with several rows a person, the noise is as many times larger."""
     return size * worth_of(budget) / unit.most
 
 
@@ -332,14 +331,14 @@ def _mean(state: State, stage: Stage) -> Floats:
 
 
 def _effects_of(stage: Stage, theta: Floats) -> tuple[Floats, Floats]:
-    """What theta says of the coordinates themselves, without gains, centre and scale: effects, and the intercept."""
+    """Effects of the coordinates themselves, without gains, centre and scale, and the intercept."""
     scale, gains = stage.placed.scale, stage.features.gains
     constant = scale * (gains[-1] * theta[:, -1] - theta[:, :-1] @ stage.placed.centre[:-1])
     return scale * theta[:, :-1] * gains[:-1], constant
 
 
 def _variance(stage: Stage, noise_std: float, step: int) -> float:
-    """The variance that the noise of so many steps leaves on the mean iterate, if the loss were flat: an upper estimate.
+    """The variance of the noise on the mean iterate after ``step`` steps, if the loss were flat: an upper estimate.
 
     A step's noise moves the k-th later iterate by rate (1 + b + .. + b^k); averaging over the tail is linear.
     """

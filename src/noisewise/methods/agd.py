@@ -14,7 +14,8 @@ g_2) / (p_1 + p_2), whose precision is p_1 + p_2: nothing that was paid for is t
 (``accounting="zcdp"``). Gradients are Gaussian events; each choice is the exponential mechanism on sums of losses
 clipped to ``loss_bound``, a BoundedRange event. Every question is charged once, when it is asked.
 
-Lee & Kifer 2018, Concentrated Differentially Private Gradient Descent with Adaptive per-Iteration Privacy Budget.
+Lee & Kifer 2018, Concentrated Differentially Private Gradient Descent with Adaptive per-Iteration Privacy Budget;
+Wang & Zhou 2020 (the average).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from ..asking import Answer, Curator, Facts, PublicCurator
 from ..trusted import validate
 from ..trusted.accountants import special
 from .base import Array, Method
-from .nonprivate import warm_start
+from .nonprivate import OnlyPublic, minimise, required, warm_start
 
 
 class State(NamedTuple):
@@ -115,9 +116,34 @@ class Agd(Method):
         return state.spent
 
     def _ask(self, theta: Array, share: float, private: Curator) -> Answer:
-        """A noisy gradient for a share of what is left."""
+        """A noisy gradient for a share of the remaining budget."""
         sigma = private.meter.noise_for(share)
         return private.gradient(theta, clip=self.max_grad_norm, noise_multiplier=sigma)
+
+
+@dataclass(frozen=True)
+class AgdAvg(Agd):
+    """The mean of AGD's model and of a model of the public rows alone, which ``public_l2`` regularises.
+
+    AGD starts without the public rows, so that the two models err independently. *Guarantee*: that of ``agd``; the public
+    model and the mean are post-processing.
+    """
+
+    public_l2: float = OnlyPublic.l2
+
+    name: ClassVar[str] = "agd_avg"
+    summary: ClassVar[str] = "average of agd's and only_public's models"
+    paper: ClassVar[str] = "baseline of Wang & Zhou 2020"
+    needs_public: ClassVar[bool] = True
+
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:
+        required(public, self.name)
+        return super().init(theta, facts, None)
+
+    def finish(self, state: State, public: PublicCurator | None) -> Array:
+        rows = required(public, self.name)
+        alone = minimise(rows, rows.model.start(), l2=self.public_l2, steps=OnlyPublic.steps)
+        return (state.theta + alone) / 2
 
 
 def by_precision(first: Answer, second: Answer) -> Answer:

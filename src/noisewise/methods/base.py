@@ -27,7 +27,7 @@ Array = NDArray[Any]
 
 
 class _EveryLoss:
-    """Names of all losses, asked when they are needed: one may be registered later."""
+    """Names of all losses, read at each use: one may be registered later."""
 
     def __get__(self, method: object, kind: type | None = None) -> tuple[str, ...]:
         return loss_names()
@@ -50,7 +50,7 @@ class Method(ABC):
     private: ClassVar[bool] = True
     table: ClassVar[bool] = False  # whether it makes features of a table's columns
     elsewhere: ClassVar[bool] = False  # whether it runs in a process of its own, where its state stays
-    whole: ClassVar[type[Whole] | None] = None  # the whole run in the room that it asks for, and is proved as
+    whole: ClassVar[type[Whole] | None] = None  # the whole run that it asks the curator for, and is proved as
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -63,7 +63,7 @@ class Method(ABC):
 
     @abstractmethod
     def terms(self, facts: Facts) -> Terms:
-        """On what terms the budget is spent, named before any record is touched; a paid size is part of a plan."""
+        """How the budget is spent, fixed before any record is touched; a paid size is part of a plan."""
 
     @abstractmethod
     def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> Any:
@@ -78,12 +78,12 @@ class Method(ABC):
         return bool(state.step >= (self.total_steps() or 1))
 
     def finish(self, state: Any, public: PublicCurator | None) -> Array:
-        """The released parameters; by default where the last step led."""
+        """The released parameters; by default those after the last step."""
         theta: Array = state.theta
         return theta
 
     def spread(self, state: Any) -> Array | None:
-        """The deviation of the privacy noise on each released parameter, if the method knows it by itself."""
+        """The deviation of the privacy noise on each released parameter, if the method knows it."""
         return None
 
     def shares(self, state: Any) -> Array | None:
@@ -96,9 +96,9 @@ class Method(ABC):
 
     @contextmanager
     def opened(self, *, simulation: bool = False) -> Iterator[Method]:
-        """The method that runs inside of this block: itself, or what speaks to the process in which it runs.
+        """The method that runs inside this block: itself, or a stand-in for the process in which it runs.
 
-        ``simulation``: its answers have noise that a seed tells, which no process may remember in a private run.
+        ``simulation``: its answers have seeded noise, which no process may remember in a private run.
         """
         yield self
 
@@ -107,7 +107,7 @@ class Method(ABC):
 
     @property
     def walks(self) -> bool:
-        """Whether it goes over rows one by one in the room, which then have to be in one place."""
+        """Whether it goes over rows one by one, which then have to be in one process."""
         return self.whole is not None
 
     def settings(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class Method(ABC):
         return asdict(self)  # type: ignore[call-overload]
 
     def with_settings(self, **changes: Any) -> Self:
-        """The same method with other settings; one it does not have is refused by name."""
+        """The same method with other settings; an unknown one is refused by name."""
         known = {field.name for field in fields(self)}  # type: ignore[arg-type]
         if unknown := set(changes) - known:
             raise ValueError(f"{self.name} has no setting {sorted(unknown)[0]!r}; it has {', '.join(sorted(known))}")
@@ -126,20 +126,18 @@ class Method(ABC):
         return None if self.adaptive else getattr(self, "steps", 1)
 
 
-# Buying the number of records, when it is private: one Gaussian count at a hundredth of the budget.
-#
-# Its noise has standard deviation 10/mu records (mu: what the budget is worth in Gaussian DP), about 100 records at
-# (0.5, 1e-8), and it costs the rest of the run half a percent more noise.
-
-
-SIZE_SHARE = 0.01
+SIZE_SHARE = 0.01  # of the budget, for the number of records when that is private
 
 
 def size_noise(facts: Facts) -> tuple[Gaussian, ...]:
-    """The paid count as an event of the plan; nothing when the size is public. Depends on the budget alone."""
+    """The paid count as an event of the plan; nothing when the size is public. Depends on the budget alone.
+
+    Its noise has standard deviation 10/mu records (mu: what the budget is worth in Gaussian DP), about 100 records at
+    (0.5, 1e-8), and it costs the rest of the run half a percent more noise.
+    """
     if facts.size_is_public:
         return ()
     mu = mu_of(facts.budget.epsilon, facts.budget.delta)
-    if facts.budget.adjacency == "replace_one":  # where a Gaussian costs twice its mu; private there if persons differ
+    if facts.budget.adjacency == "replace_one":  # a Gaussian costs twice its mu; the size is private if persons differ
         mu /= 2
     return (Gaussian(1 / (mu * math.sqrt(SIZE_SHARE))),)

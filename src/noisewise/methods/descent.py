@@ -9,7 +9,7 @@ goes on in a basis where the direction of m is scaled down and typical rows have
 Then full-batch heavy ball with equal noise, theta <- theta - eta v, v <- 0.9 v + g, and the mean of the second half of
 the iterates is released in the old basis. Horizon and step size follow from r = n mu / sqrt(d), the signal-to-noise
 ratio of one release of the whole budget:  T = 20 sqrt(r) in [50, 300],  eta = kappa r / (10 T C), kappa growing with
-sqrt(d) beyond 128 parameters, so that noise moves the score of a row by as much whatever their number.
+sqrt(d) beyond 128 parameters, so that noise moves the score of a row equally at any number of them.
 
 A step size above 4 (or 2/M for a loss of curvature M) might run away if all rows pointed one way. Where r is so large
 that twice that is wanted, 5 % of the budget buys the second moment of the rows, and the budget is no longer what limits:
@@ -21,7 +21,7 @@ moves its eigenvalues by less than 2 % of the squared length of a row, n mu > 22
 Losses whose slopes have no bound stay as they are: the clip would cut the long rows of flat directions.
 
 The clip makes the probabilities of a model with layers over-confident; with n mu of at least 2,000, 2 % of the budget buys
-eight more gradients that mend scale and shift of its scores (:mod:`noisewise.protect.calibration`).
+eight more gradients that correct scale and shift of its scores (:mod:`noisewise.protect.calibration`).
 
 *Guarantee*: a GDP filter on full batches (Smith & Thakurta 2022), so noise and horizon may depend on what was bought.
 The basis is a released matrix applied to each row by itself; averaging and changing back are post-processing.
@@ -79,7 +79,7 @@ class State(NamedTuple):
     clip: float
     noise_multiplier: float
     released: Array
-    calibration: Calibration | None = None  # of a model with layers, whose probabilities it mends
+    calibration: Calibration | None = None  # of the probabilities of a model with layers
 
 
 class HeavyBall(Method):
@@ -135,8 +135,8 @@ class DeflatedDescent(HeavyBall):
         clip = self.max_grad_norm or facts.typical_clip
         rate = self.learning_rate or default_step_size(facts, ratio, steps, clip)
         zero = np.zeros_like(theta)
-        mends = calibration.start(facts.outputs) if needs_calibration(facts) else None
-        return State(0, steps, theta, zero, zero, rate, clip, 0.0, theta, mends)
+        corrects = calibration.start(facts.outputs) if needs_calibration(facts) else None
+        return State(0, steps, theta, zero, zero, rate, clip, 0.0, theta, corrects)
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
         if state.step == 0:
@@ -162,7 +162,6 @@ class DeflatedDescent(HeavyBall):
         return state._replace(theta=start, noise_multiplier=private.meter.noise_for(share / state.steps))
 
     def _calibrated(self, state: State, private: Curator) -> State:
-        """One step of calibration, at the mean of the tail."""
         now, last = state.calibration, private.facts.groups[-1]
         assert now is not None
         mean = state.tail_sum / (state.steps - state.steps // 2)
@@ -175,7 +174,7 @@ class DeflatedDescent(HeavyBall):
         return state._replace(step=state.step + 1, noise_multiplier=noise, calibration=now, released=released)
 
     def _long_steps(self, state: State, facts: Facts, largest: float) -> State:
-        """A larger clip norm and longer steps, more of them where the largest eigenvalue forbids what noise would allow."""
+        """A larger clip norm and longer steps; more of them where the largest eigenvalue limits their length."""
         clip, steps, ratio = state.clip, state.steps, signal_to_noise(facts)
         if self.max_grad_norm is None:
             wider = min(max(excess(facts, state), 1.0), MAX_CLIP_FACTOR)
@@ -191,7 +190,7 @@ class DeflatedDescent(HeavyBall):
 
 
 def needs_calibration(facts: Facts) -> bool:
-    """Whether a model has layers, probabilities, and a budget that can mend them."""
+    """Whether a model has layers and probabilities, and a budget to calibrate them."""
     usable = facts.loss in LOSSES and LOSSES[facts.loss].has_probabilities
     return usable and len(facts.groups) > 1 and (facts.size or 1.0) * worth(facts) >= calibration.MIN_CLARITY
 
@@ -233,7 +232,7 @@ def excess(facts: Facts, state: State) -> float:
 
 
 def moment_pays(facts: Facts, state: State) -> bool:
-    """Whether a second moment is worth its share: where steps are held back, or where wide rows have a clear one."""
+    """Whether a second moment is worth its share: where steps are limited, or where wide rows have a clear one."""
     stretched = excess(facts, state)
     if facts.features <= USUAL_DIMENSION:
         return stretched > 1
@@ -241,7 +240,6 @@ def moment_pays(facts: Facts, state: State) -> bool:
 
 
 def usual_steps(ratio: float) -> int:
-    """How many steps a run takes whose signal stands so far out of the noise."""
     return round(min(MAX_STEPS, max(50.0, 20 * math.sqrt(ratio))))
 
 

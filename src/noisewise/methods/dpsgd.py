@@ -9,16 +9,21 @@ The mean of the last ``tail`` share of the iterates is released: averaging is po
 bought size, when the size is private) cost at most the budget: exactly by Gaussian DP for full batches, by privacy
 loss distributions for Poisson batches, by Renyi DP for fixed-size batches (replace_one only).
 
-Abadi et al. 2016, Deep Learning with Differential Privacy; Song, Chaudhuri & Sarwate 2013.
+``sgd_adv`` and ``sgd_ma`` are baselines: the same steps, at the prices of 2014 and 2016.
+
+Abadi et al. 2016, Deep Learning with Differential Privacy (Theorem 2 is the moments accountant); Song, Chaudhuri &
+Sarwate 2013; Bassily, Smith & Thakurta 2014, Private Empirical Risk Minimization.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from ..accounts import Terms
 from ..asking import Curator, Facts, PublicCurator
+from ..trusted.accountants.classic import LAMBDAS
 from ..trusted.events import FULL, Sampling
 from .base import Array
 from .walk import Walk, WalkingMethod
@@ -69,3 +74,58 @@ class DpSgd(WalkingMethod):
         else:
             answer = private.gradient(theta, clip=clip, noise_multiplier=sigma, sampling=self.sampling)
         return state._replace(walk=self.onward(state.walk, answer))
+
+
+@dataclass(frozen=True)
+class SgdAdv(DpSgd):
+    """DP-SGD priced by advanced composition, which asks for several times the noise that tighter accountants ask for.
+
+    *Guarantee*: a plan. Each step is a classical Gaussian mechanism of epsilon at most 1, amplified by sampling, and all
+    are composed by Dwork & Roth 2014, Theorem 3.20 (see :func:`accounting.classic.advanced_epsilon`). The theorem charges
+    every event like the most expensive one, so a bought size makes it refuse: declare the size public.
+    """
+
+    sampling: Sampling = ("poisson", 0.05)
+
+    name: ClassVar[str] = "sgd_adv"
+    summary: ClassVar[str] = "noisy SGD priced by advanced composition (a baseline)"
+    paper: ClassVar[str] = "Bassily et al. 2014"
+    accountant: ClassVar[str] = "advanced"
+
+    def noise_multiplier(self, facts: Facts) -> float:
+        try:
+            return super().noise_multiplier(facts)
+        except ValueError as refusal:
+            if facts.size_is_public:
+                raise
+            raise ValueError(
+                f"advanced composition charges each of {self.steps} steps like the bought size, which this budget "
+                "cannot pay; pass size_is_public=True, or use method='dpsgd'"
+            ) from refusal
+
+
+@dataclass(frozen=True)
+class SgdMa(DpSgd):
+    """DP-SGD priced by the moments accountant, which is never below privacy loss distributions.
+
+    *Guarantee*: a plan under add_remove, full or Poisson batches: epsilon = min over whole lambda <= 32 of
+    (sum_t alpha_t(lambda) + log(1/delta)) / lambda. No noise brings it below log(1/delta)/32, so (0.5, 1e-8) cannot be
+    met; such a budget is refused before any record is touched.
+    """
+
+    sampling: Sampling = ("poisson", 0.05)
+
+    name: ClassVar[str] = "sgd_ma"
+    summary: ClassVar[str] = "noisy SGD priced by the moments accountant (a baseline)"
+    paper: ClassVar[str] = "Abadi et al. 2016"
+    accountant: ClassVar[str] = "moments"
+
+    def noise_multiplier(self, facts: Facts) -> float:
+        budget = facts.budget
+        least = math.log(1 / budget.delta) / max(LAMBDAS)
+        if budget.epsilon <= least:
+            raise ValueError(
+                f"epsilon is {budget.epsilon}, but the moments accountant with orders up to {max(LAMBDAS)} cannot go "
+                f"below {least:.4g} at delta {budget.delta}; pass a larger epsilon or delta, or use method='dpsgd'"
+            )
+        return super().noise_multiplier(facts)

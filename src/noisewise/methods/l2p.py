@@ -1,6 +1,6 @@
 """Learning to Protect: a protector that was learned on public tasks spends the budget and makes the steps.
 
-    buy a basis in which the mean row is small, if that can be told            (or take it from public rows)
+    buy a basis in which the mean row is small, if it can be seen             (or take it from public rows)
     for t = 1 .. T:
         C_t, share_t = clip(signal), schedule(signal)                          (LSTMs that see released facts)
         g_t = clipped mean gradient + noise that costs share_t of what is left (the curator)
@@ -108,7 +108,6 @@ class L2P(Method):
 
     @property
     def trains(self) -> bool:
-        """Whether the protector is trained on the private records."""
         return self.protector == PRIVATE
 
     @property
@@ -117,7 +116,7 @@ class L2P(Method):
 
     @cached_property
     def _chosen(self) -> Learned | None:
-        """The protector that was asked for, read once: what runs is what the statement names."""
+        """The requested protector, read once, so that the run uses the one that the statement names."""
         asked = self.start if self.trains else self.protector
         return None if asked == "auto" or (self.trains and asked == "zero") else named(asked)
 
@@ -215,7 +214,7 @@ class L2P(Method):
 
 
 def refuse_training(facts: Facts) -> None:
-    """Refuse, from public facts, what cannot be asked of shards, and without torch all of it: MissingTorch."""
+    """Refuse what cannot be asked of shards, from public facts; without torch all of it: MissingTorch."""
     if not facts.linear or facts.unit.persons:
         raise ValueError("protector is 'private', which needs a linear model and records, not persons; pass 'auto'")
     import_module("noisewise.trusted.torch_extra")
@@ -240,12 +239,11 @@ class Paid(NamedTuple):
         return answer.value[None] / limit, one(answer.noise_std / limit), one(limit), self._left()
 
     def _left(self) -> Array:
-        """The share of the training budget that is left."""
         return one(max(1 - self.private.meter.spent_fraction, 0.0) / (1 - self.before))
 
 
 def _braked(state: State, run: ProtectorRuns, before: Array) -> tuple[State, ProtectorRuns]:
-    """The run with its last step, from ``before``, no longer than released gradients show that it may be."""
+    """The run with its last step, from ``before``, no longer than released gradients allow."""
     signal, theta = run.signal, before[0].astype(np.float64)
     clip = signal.clip.item()
     asked = ReleasedGradient(signal.gradient[0] * clip, signal.noise_std.item() * clip, theta)

@@ -1,6 +1,6 @@
-"""Hyper-parameters that move during the one run, from released facts alone: a start that is far off is mended on the way.
+"""Hyper-parameters that move during the one run, from released facts alone, which corrects a bad start.
 
-    buy a basis in which the mean row is small, if that can be told                (as ``descent`` does)
+    buy a basis in which the mean row is small, if it can be seen                 (as ``descent`` does)
     find C: from C_0, counts of gradients shorter than C, until about ``target_quantile`` of them are
     for t = 1 .. T:
         g_t, b_t = clipped mean gradient, share of records with a gradient shorter than C_t   (one event)
@@ -11,18 +11,18 @@
         C_(t+1) = C_t exp(-0.2 w (b_t - target_quantile)),  w = 1 / (1 + (4 std of b_t)^2)
 
 and the mean of the second half of the iterates is released. The noise on g_t and b_t is known, so "clearly" is a number
-of its standard deviations: a signal that drowns in noise moves nothing. Growing by agreement and shrinking by
+of its standard deviations: a signal below the noise moves nothing. Growing by agreement and shrinking by
 contradiction is what sign-based methods do for each weight; here it is one step size and the product of whole vectors.
 
-A count of n gradients is dear only where n mu is small: the search takes (10 / (n mu))^2 of what is left for each of at
+A count of n gradients is expensive only where n mu is small: the search takes (10 / (n mu))^2 of the rest for each of at
 most 16 counts, which leaves a deviation of 0.05 on the share, and is left out where n mu < 35; the clip norm then starts
 within a factor of 2 of the loss's own.
 
 Where slopes are bounded the clip norm does not fall below what the search found: there the quantile falls because most
-records are told apart by now, and following it would make those that are not count as much as all others together: on
+records are classified by then, and following it would make the others count as much as all of those together: on
 three tables log losses of 0.36, 0.48 and 0.26 became 0.41, 0.53 and 0.30 where it could fall to a half. Squared errors
 shrink by what was explained, and a target far from 0 makes the first ones many times as large as the last: there it
-follows down.
+follows the quantile down.
 
 *Guarantee*: a GDP filter on full batches (Smith & Thakurta 2022): clip norm, step size and what is asked may depend on
 anything released. Gradient and count of a step are one event of sigma^-2 = sigma_gradient^-2 + sigma_count^-2.
@@ -77,7 +77,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class OnlineDescent(HeavyBall):
-    """``learning_rate`` and ``max_grad_norm`` are where they start; they are found from there."""
+    """``learning_rate`` and ``max_grad_norm`` are starting values."""
 
     steps: int | None = None
     learning_rate: float | None = None
@@ -142,7 +142,6 @@ class OnlineDescent(HeavyBall):
 
 
 def within(value: float, limits: tuple[float, float]) -> float:
-    """The value, cut to the limits."""
     return min(max(value, limits[0]), limits[1])
 
 
@@ -157,7 +156,7 @@ def moved_rate(state: State, now: ReleasedGradient) -> float:
 
 
 def allowed_rate(facts: Facts, state: State) -> float:
-    """The step size at which noise of this clip norm moves theta by what is typical of it."""
+    """The step size at which noise of this clip norm moves theta by a typical length."""
     return wanted_step_size(facts, signal_to_noise(facts), state.steps, state.clip)
 
 
@@ -191,14 +190,14 @@ def found_clip(private: Curator, theta: Array, start: float, target: float) -> f
 
 
 def between(low: float, high: float) -> float:
-    """Where to look next: in the middle of two norms, or beyond the one that is known."""
+    """The next norm to try: between two known ones, or beyond the one that is known."""
     if low == 0.0:
         return high / LEAP
     return low * LEAP if math.isinf(high) else math.sqrt(low * high)
 
 
 def short_share(private: Curator, theta: Array, norm: float, share: float) -> float:
-    """The released share of records whose gradient at theta is shorter, for this share of what is left.
+    """The released share of records whose gradient at theta is shorter, for this share of the remaining budget.
 
     Where a person has k rows, the rows of a clip norm C are cut at C / k.
     """

@@ -36,8 +36,7 @@ from ..trusted.accountants import tcdp
 from ..trusted.accountants.choose import choose_terms
 from ..trusted.events import FULL, Sampling
 from .base import Array, Method
-from .nonprivate import minimise
-from .only_public import required
+from .nonprivate import minimise, required
 from .walk import default_learning_rate
 
 REUSE_STEPS = 200

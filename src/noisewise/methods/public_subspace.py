@@ -23,6 +23,7 @@ from ..asking import Curator, Facts, PublicCurator
 from ..trusted import validate
 from ..trusted.events import FULL, Sampling
 from .base import Array
+from .nonprivate import required
 from .walk import Walk, WalkingMethod
 
 
@@ -34,7 +35,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class PublicSubspace(WalkingMethod):
-    """``rank``: the k directions; ``refresh``: they are found anew every so many steps."""
+    """``rank``: the k directions; ``refresh``: the number of steps after which they are found anew."""
 
     steps: int = 100
     sampling: Sampling = FULL
@@ -56,9 +57,7 @@ class PublicSubspace(WalkingMethod):
         validate.whole(rank=self.rank, refresh=self.refresh)
 
     def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:
-        if public is None or public.size == 0:
-            raise ValueError("public_subspace needs public rows; pass public=(X, y) or another method")
-        walk = self.set_out(theta, facts, public)
+        walk = self.set_out(theta, facts, required(public, self.name))
         return State(walk, self.noise_multiplier(facts), None)
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:

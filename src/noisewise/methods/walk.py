@@ -29,7 +29,7 @@ class Walk(NamedTuple):
 
 
 class WalkingMethod(Method):
-    """A fixed number of noisy gradients, priced as a plan; a subclass says what is asked at a step.
+    """A fixed number of noisy gradients, priced as a plan; a subclass asks the question of a step.
 
     Its state has a ``walk``. The mean of the last ``tail`` share of the iterates is released: post-processing that
     cancels noise. Settings are declared by the subclasses, in the order in which a statement lists them.

@@ -1,8 +1,8 @@
 """Calibrated probabilities of a model with layers: scale and shift of its scores, from a few released gradients.
 
-A clip norm that serves training well cuts most records of a perceptron, and the more the more wrong they are: the loss
-becomes one that asks for the right side and not for the right probability, and scores grow without end. With theta as
-it is, and scores a z + b, a few gradients at a large clip norm tell whether a and b are too large:
+A clip norm that serves training well cuts most records of a perceptron, and those most that are most wrong: the loss then
+asks for the right side, not for the right probability, and scores grow without limit. With theta fixed and scores a z + b,
+a few gradients at a large clip norm show whether a and b are too large:
 
     df/d(log a) = <G, theta> over the last layer,   df/db = G over its bias,   G the gradient at the changed theta
 
@@ -28,7 +28,7 @@ CURVATURES, MAX_CHANGES = (0.3, 0.12), (0.7, 0.5)  # of the loss in log a and in
 
 
 class Calibration(NamedTuple):
-    """Logarithm of the factor on scores, what is added to them (outputs,), and the sums over the settled steps."""
+    """Logarithm of the factor on scores, the shift of them (outputs,), and sums over the settled steps."""
 
     log_scale: float
     shift: Array
@@ -37,7 +37,7 @@ class Calibration(NamedTuple):
     shift_sum: Array = 0.0
 
     def settled(self) -> tuple[float, Array]:
-        """The mean over the last steps, or where it stands."""
+        """The mean over the last steps, or the current value."""
         count = self.step - (STEPS - SETTLED)
         return (self.log_scale_sum / count, self.shift_sum / count) if count > 0 else (self.log_scale, self.shift)
 

@@ -14,12 +14,9 @@ from numpy.typing import NDArray
 
 from ..asking import Answer
 
-# Arrays of a protector: numpy's in a private run, torch's tensors with a graph in meta-training, by the very same code.
-#
-# The two share arithmetic, ``x.clip(low, high)``, ``x ** 0.5``, ``x.sum(1)`` and slices. What they do not share is here.
-
-
-Array = Any  # of either kind, in single precision
+# Numpy in a private run, torch's tensors with a graph in meta-training, by the same code: both have arithmetic,
+# ``x.clip(low, high)``, ``x ** 0.5``, ``x.sum(1)`` and slices.
+Array = Any
 
 
 def filled(like: Array, shape: tuple[int, ...], value: float) -> Array:
@@ -38,16 +35,17 @@ class Optimizer(Protocol[S]):
 
 
 class GradientMoments(NamedTuple):
-    """What an optimizer remembers of earlier gradients."""
+    """Averages of earlier gradients and of their squares, and how much of the squares is noise."""
 
-    step: int
-    first: Array
-    second: Array
+    step: int = 0
+    first: Array = 0.0
+    second: Array = 0.0
+    noise: float = 0.0
 
 
 class _OfMoments:
     def init(self, dimension: int) -> GradientMoments:
-        return GradientMoments(0, 0.0, 0.0)
+        return GradientMoments()
 
 
 @dataclass(frozen=True)
@@ -123,17 +121,8 @@ class Adam(_OfMoments):
         return theta - rate * first / spread, GradientMoments(step, first, second)
 
 
-class NoisyMoments(NamedTuple):
-    """What an optimizer remembers of earlier gradients, and how much of their squares is noise."""
-
-    step: int
-    first: Array
-    second: Array
-    noise: float
-
-
 @dataclass(frozen=True)
-class AdamBC:
+class AdamBC(_OfMoments):
     """Adam without the bias that privacy noise puts on its second moment (Tang, Shpilevskiy & Lecuyer 2024, DP-AdamBC).
 
     Every squared entry of a noised gradient is too large by s^2 on average, s the known deviation of the noise, so Adam
@@ -147,10 +136,7 @@ class AdamBC:
     floor: float = 1e-8
     share: float = 0.05
 
-    def init(self, dimension: int) -> NoisyMoments:
-        return NoisyMoments(0, 0.0, 0.0, 0.0)
-
-    def __call__(self, answer: Answer, theta: Array, state: NoisyMoments) -> tuple[Array, NoisyMoments]:
+    def __call__(self, answer: Answer, theta: Array, state: GradientMoments) -> tuple[Array, GradientMoments]:
         step = state.step + 1
         first = self.beta * state.first + (1 - self.beta) * answer.value
         second = self.beta_squared * state.second + (1 - self.beta_squared) * answer.value**2
@@ -159,7 +145,7 @@ class AdamBC:
         signal = ((second - noise) / whole).clip(self.share * noise / whole, None)
         rate = self.learning_rate / (1 - self.beta**step)
         moved = theta - rate * first / (signal**0.5 + self.floor)
-        return moved, NoisyMoments(step, first, second, noise)
+        return moved, GradientMoments(step, first, second, noise)
 
 
 OPTIMIZERS = {
@@ -172,24 +158,10 @@ OPTIMIZERS = {
 }
 
 
-# A brake for steps that are too long for the records: released gradients that contradict each other tell where.
-#
-# A step beyond 2/h along a direction of curvature h lands further away on the other side, and the next one comes back: a
-# run that goes to and fro, in which everything else is learned and this is not. The clearer the answers, the longer the
-# steps, so it is a large budget that does harm. Answers show it: with G_t the gradient released at theta_t,
-#
-# G_t . G_(t-1) < -3 sd   (sd the standard deviation of the noise in it)
-#
-# cannot be noise. The direction u of G_t - G_(t-1) and its curvature h = |G_t - G_(t-1)| / u.(theta_t - theta_(t-1)) are
-# kept, and from then on a step goes along u no further than -u.G/h, to where the gradient would vanish.
-#
-# *Guarantee*: post-processing of released answers, whose noise is known; nothing is asked.
-
-
 Vector = NDArray[np.float64]
 MIN_CLEAR_DEVIATIONS = 3.0  # of noise
 MAX_DIRECTIONS = 16
-MIN_NEW_SHARE = 0.7  # of a direction's length outside of those that are held already
+MIN_NEW_SHARE = 0.7  # of a direction's length outside the held ones
 
 
 class HeldDirection(NamedTuple):
@@ -208,7 +180,18 @@ class ReleasedGradient(NamedTuple):
 
 
 class Brake(NamedTuple):
-    """What was seen so far; never changed, only replaced."""
+    """Shortens steps that are too long for the records, where released gradients contradict each other.
+
+    A step beyond 2/h along a direction of curvature h lands further away on the other side, and the next one comes back,
+    so that the run oscillates along it. With G_t the gradient released at theta_t,
+
+        G_t . G_(t-1) < -3 sd   (sd the standard deviation of the noise in it)
+
+    cannot be noise. The direction u of G_t - G_(t-1) and its curvature h = |G_t - G_(t-1)| / u.(theta_t - theta_(t-1)) are
+    kept, and from then on a step goes along u no further than -u.G/h, to where the gradient would vanish.
+
+    *Guarantee*: post-processing of released answers, whose noise is known; nothing is asked.
+    """
 
     last: ReleasedGradient | None = None
     held: tuple[HeldDirection, ...] = ()
@@ -225,7 +208,7 @@ class Brake(NamedTuple):
         return Brake(asked, _with(self.held, along, float(np.linalg.norm(change)) / way))
 
     def braked(self, asked: ReleasedGradient, step: Vector) -> Vector:
-        """The step, no further along what is held than to where the gradient would vanish."""
+        """The step, cut along each held direction where the gradient would vanish."""
         for along, curvature in self.held:
             wanted, limit = float(along @ step), -float(along @ asked.gradient) / curvature
             step = step + (min(max(wanted, min(limit, 0.0)), max(limit, 0.0)) - wanted) * along
@@ -246,7 +229,7 @@ def contradict(one: ReleasedGradient, other: ReleasedGradient) -> bool:
 
 
 def _with(held: tuple[HeldDirection, ...], along: Vector, curvature: float) -> tuple[HeldDirection, ...]:
-    """What is held with one direction more, or with a larger curvature of the one that it is nearest to."""
+    """The held directions with one more, or with a larger curvature of the nearest one."""
     rest = along - sum((float(old.along @ along) * old.along for old in held), np.zeros_like(along))
     length = float(np.linalg.norm(rest))
     if length > MIN_NEW_SHARE and len(held) < MAX_DIRECTIONS:

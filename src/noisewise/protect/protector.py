@@ -11,13 +11,34 @@ and the curator clips and noises by itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from ..asking import Answer
 from .optimizers import Array, Optimizer, filled
-from .projectors import Projector, Stepped
-from .schedules import Clip, FixedClip, Schedule, Uniform
+from .schedules import FixedClip, Schedule, Uniform
 from .signal import Signal, next_step, with_answer
+
+
+class Projector(Protocol):
+    """The next thetas (R, dimension), from the answer in the signal."""
+
+    def init(self, copies: int, dimension: int) -> Any: ...
+    def __call__(self, signal: Signal, thetas: Array, memory: Any) -> tuple[Array, Any]: ...
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """One of the ordinary optimizers (SGD, momentum, Adam, ...) on gradients in units of their clip norm."""
+
+    rule: Optimizer[Any]
+
+    def init(self, copies: int, dimension: int) -> Any:
+        return self.rule.init(dimension)
+
+    def __call__(self, signal: Signal, thetas: Array, memory: Any) -> tuple[Array, Any]:
+        return self.rule(Answer(signal.gradient, 0.0), thetas, memory)
 
 
 class ClipAndShares(Protocol):
@@ -27,34 +48,28 @@ class ClipAndShares(Protocol):
     def __call__(self, signal: Signal, memory: Any) -> tuple[Array, Array, Any]: ...
 
 
-class Scale(Protocol):
-    """Factors (R,) for the last thetas, from the last signal and what the clip remembers."""
-
-    def __call__(self, signal: Signal, memory: Any) -> Array: ...
-
-
 @dataclass(frozen=True)
 class Protector:
     """Clip, schedule and projector.
 
-    ``norm_share`` of each step's even part of the budget buys a gradient norm first. ``scale`` multiplies the last
-    theta: a classifier that ranks well may still be too sure of itself. ``together`` stands for clip and schedule where
-    one part does both in less time; its memory is kept in the clip's place. ``settle``: of a model with layers, whose long
-    steps go to and fro, the mean of the last two thetas is released.
+    ``norm_share`` of each step's even part of the budget buys a gradient norm first. ``scale`` gives factors (R,) for the
+    last thetas, from the last signal and the clip's memory: a classifier that ranks well may still be overconfident.
+    ``together`` replaces clip and schedule where one part does both in less time; its memory is kept in the clip's place.
+    ``settle``: of a model with layers, whose long steps oscillate, the mean of the last two thetas is released.
     """
 
-    clip: Clip
+    clip: Schedule
     schedule: Schedule
     projector: Projector
     norm_share: float = 0.0
     squared_norm: bool = False
-    scale: Scale | None = None
+    scale: Callable[[Signal, Any], Array] | None = None
     together: ClipAndShares | None = None
     settle: bool = False
 
 
 class ProtectorRuns(NamedTuple):
-    """Where R runs side by side have come: what they know, where they are, and what each part remembers."""
+    """The state of R runs side by side: signal, thetas, and the memory of each part."""
 
     signal: Signal
     thetas: Array
@@ -64,7 +79,6 @@ class ProtectorRuns(NamedTuple):
 
 
 def begin(protector: Protector, thetas: Array, signal: Signal) -> ProtectorRuns:
-    """Before the first question."""
     shape, together = thetas.shape, protector.together
     projector_memory = protector.projector.init(*shape)
     if together is not None:
@@ -73,7 +87,7 @@ def begin(protector: Protector, thetas: Array, signal: Signal) -> ProtectorRuns:
 
 
 def next_question(protector: Protector, run: ProtectorRuns) -> tuple[Array, Array, ProtectorRuns]:
-    """The clip norms (R,) and shares of what is left (R,) of the next question."""
+    """The clip norms (R,) and shares of the remaining budget (R,) of the next question."""
     if protector.together is not None:
         clip, share, memory = protector.together(run.signal, run.clip_memory)
         return clip, share, run._replace(clip_memory=memory)
@@ -85,24 +99,24 @@ def next_question(protector: Protector, run: ProtectorRuns) -> tuple[Array, Arra
 def answered(
     protector: Protector, run: ProtectorRuns, gradient: Array, noise_std: Array, clip: Array, remaining: Array
 ) -> ProtectorRuns:
-    """One step on: a released gradient (in units of ``clip``, as its noise) joins the signal, and the projector moves."""
+    """The state after a released gradient (in units of ``clip``, as its noise) and the step of the projector."""
     signal = with_answer(run.signal, gradient, noise_std, clip, remaining)
     thetas, memory = protector.projector(signal, run.thetas, run.projector_memory)
     return run._replace(signal=next_step(signal), thetas=thetas, projector_memory=memory)
 
 
 class Answers(Protocol):
-    """Where the answers of a step come from: a curator, or public rows that stand for private ones."""
+    """The source of the answers of a step: a curator, or public rows that stand for private ones."""
 
     def norm(self, run: ProtectorRuns, share: float) -> tuple[Array, Array]:
-        """A gradient norm in units of the clip norm for a share of what is left, and what is left then."""
+        """A gradient norm in units of the clip norm for a share of the remaining budget, and what remains then."""
 
     def gradient(self, run: ProtectorRuns, clip: Array, share: Array) -> tuple[Array, Array, Array, Array]:
-        """A gradient, its noise (both in units of the clip norm), the clip norm, and what is left then."""
+        """A gradient, its noise (both in units of the clip norm), the clip norm, and what remains then."""
 
 
 def step(protector: Protector, run: ProtectorRuns, answers: Answers) -> ProtectorRuns:
-    """One step of R runs; Algorithm 2, line 1: a protector that wants a norm pays for it before it chooses the noise."""
+    """One step of R runs; by Algorithm 2, line 1, a paid norm comes before the choice of the noise."""
     if protector.norm_share:
         norm, left = answers.norm(run, protector.norm_share / max(run.signal.horizon - run.signal.step, 1))
         run = run._replace(signal=run.signal._replace(paid_norm=norm, remaining=left))

@@ -1,4 +1,4 @@
-"""Schedules: shares of what is left, and noise that is optimal for its known influence on the final loss.
+"""Schedules and clip norms: shares of the remaining budget, and noise that is optimal for its known influence on the final loss.
 
 With q_t the influence of step t, the expected excess loss of a run holds a term sum_t q_t sigma_t^2, and the privacy
 cost of full-batch Gaussian steps is sum_t sigma_t^-2. The least influence for that cost has sigma_t proportional to
@@ -30,7 +30,7 @@ MIN_INFLUENCE = 1e-12  # of the largest: no step gets more than 1,000 times the 
 
 
 class Schedule(Protocol):
-    """Shares (R,) in (0, 1] of what is left, for the next question."""
+    """For the next question: shares (R,) in (0, 1] of the remaining budget, or clip norms (R,)."""
 
     def init(self, copies: int, dimension: int) -> Any: ...
     def __call__(self, signal: Signal, memory: Any) -> tuple[Array, Any]: ...
@@ -38,7 +38,7 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True)
 class Uniform:
-    """The same noise at every step: 1/(T - t) of what is left."""
+    """The same noise at every step: 1/(T - t) of the remaining budget."""
 
     def init(self, copies: int, dimension: int) -> None:
         return None
@@ -74,16 +74,6 @@ def debiased_momentum(steps: int, gamma: float, beta: float) -> Floats:
     return q
 
 
-# Clip norms: what a protector asks for, and those (and step sizes) that follow from the loss alone.
-
-
-class Clip(Protocol):
-    """Clip norms (R,) for the next question."""
-
-    def init(self, copies: int, dimension: int) -> Any: ...
-    def __call__(self, signal: Signal, memory: Any) -> tuple[Array, Any]: ...
-
-
 @dataclass(frozen=True)
 class FixedClip:
     """``factor`` times the typical clip norm of the loss, at every step."""
@@ -100,8 +90,8 @@ class FixedClip:
 def longest_step(lipschitz: float, clip: float, layers: int = 1) -> float:
     """The longest step of plain descent on gradients in units of a clip norm C.
 
-    The squared loss has slopes without end, and beyond 2 C / M for its curvature M = 2 descent on unit rows may run away.
-    The slopes of the others end, so a long step is no danger to a linear model; in a perceptron it would drive hidden
+    The slopes of the squared loss are unbounded, and beyond 2 C / M for its curvature M = 2 descent on unit rows may diverge.
+    Those of the others are bounded, so a long step does no harm to a linear model; in a perceptron it would drive hidden
     units to where they no longer learn.
 
     >>> longest_step(math.inf, 2.0), longest_step(1.0, 0.5), longest_step(1.5, 1.0, 2)

@@ -1,4 +1,4 @@
-"""The signal: everything a protector may look at. Public facts and released answers, nothing else.
+"""The signal: all that a protector may read, which is public facts and released answers.
 
 Runs go side by side: every array has a leading dimension R, which is 1 in a private run and the number of copies when
 a protector is tried or trained on public tasks. Gradients are in units of their clip norm, so that a protector does not
@@ -66,7 +66,6 @@ def first_signal(
     longest_step: float = math.inf,
     groups: tuple[int, ...] = (),
 ) -> Signal:
-    """What is known before anything is asked."""
     one, none = filled(ratio, (copies,), 1.0), filled(ratio, (copies, dimension), 0.0)
     return Signal(
         step=0,
@@ -117,7 +116,6 @@ def with_answer(signal: Signal, gradient: Array, noise_std: Array, clip: Array, 
 
 
 def one(number: float) -> NDArray[np.float32]:
-    """The number as an array for one run."""
     return np.array([number], np.float32)
 
 
@@ -132,10 +130,9 @@ def signal_to_noise(facts: Facts) -> float:
 
 
 def worth(facts: Facts) -> float:
-    """What the budget is worth in Gaussian DP: its mu, halved under replace_one."""
     return worth_of(facts.budget)
 
 
 def worth_of(budget: Budget) -> float:
-    """The same of a budget."""
+    """What the budget is worth in Gaussian DP: its mu, halved under replace_one."""
     return mu_of(budget.epsilon, budget.delta) / (2 if budget.adjacency == "replace_one" else 1)

@@ -1,4 +1,4 @@
-"""Candidates of a search, what a search returns, and the parts that private rows are dealt into."""
+"""Candidates of a search, as settings, a grid or a file, its result, and the parts that private rows are dealt into."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Tuned:
 
 
 class CandidateRows(NamedTuple):
-    """Rows to train on and rows to compare on, and how many there are to train on if the number of all is public."""
+    """Rows to train on and rows to compare on, and the expected number to train on where the size is public."""
 
     trained: Labelled
     scored: Labelled
@@ -66,20 +66,20 @@ class CandidateRows(NamedTuple):
 
 
 def known_size(fit: Fit, private: Labelled) -> int | None:
-    """The number of records where it is public, as :meth:`Fit.size` has it."""
+    """The number of records where it is public."""
     table = len(private.y) if private.table is None or not fit.size_is_public else private.table
     size = fit.size(table)
     return None if size is None else int(size)
 
 
 def trained_on(candidate: Candidate, share: float) -> float | None:
-    """How many records there are to train on, expected, where the number of all is public."""
+    """The expected number of records to train on, where the number of all is public."""
     size = known_size(candidate.fit, candidate.private)
     return None if size is None else float(max(round((1 - share) * size), 1))
 
 
 def dealt(candidate: Candidate, scored: NDArray[np.bool_], share: float = SCORED) -> CandidateRows:
-    """A candidate's rows in two parts. Their sizes are secret: what sums are divided by is a share of the public size."""
+    """A candidate's rows in two parts. Their sizes are secret, so sums are divided by a share of the public size."""
     rows, size = candidate.private, trained_on(candidate, share)
     expected = None if size is None else int(size)
     return CandidateRows(
@@ -88,21 +88,21 @@ def dealt(candidate: Candidate, scored: NDArray[np.bool_], share: float = SCORED
 
 
 def as_candidate(fit: Fit, promise: Budget, *, run: int | None = None) -> Fit:
-    """The fit of one run of a search: for its own promise, with nothing bought before, and a seed of its own."""
+    """The fit of one run of a search: for its own promise, with nothing bought before, and its own seed."""
     known = fit.size_is_public or fit.unit.fixes_size(promise.adjacency)
     seed = None if fit.seed is None or run is None else fit.seed + EACH_RUN * (run + 1)
     return replace(fit, budget=promise, preparation=None, size_is_public=known, seed=seed)
 
 
 def same_task(candidates: Sequence[Candidate]) -> None:
-    """Refuse candidates that would not be comparable, or that make other promises than the first."""
+    """Refuse candidates that are not comparable, or whose promises differ."""
     if not candidates:
         raise ValueError("there are no candidates; pass at least one setting")
     first = candidates[0].fit
     for candidate in candidates:
         fit = candidate.fit
-        refuse_without_torch(fit.model)  # later it would count as a candidate that failed, and be paid
-        if not makes_a_promise(fit.method):  # by its type: an object can say what it likes
+        refuse_without_torch(fit.model)  # later it would be a failed candidate, and charged
+        if not makes_a_promise(fit.method):  # by its type: attributes of an object may lie
             raise ValueError(
                 f"{fit.method.name} makes no promise, so it cannot be a candidate; take it out of the list"
             )
@@ -112,9 +112,6 @@ def same_task(candidates: Sequence[Candidate]) -> None:
                 "candidates differ in random_state, adjacency, unit or size_is_public; these are not settings to tune: "
                 "set them once, in the estimator"
             )
-
-
-# The list of candidates that a person writes: settings, a grid of them, or a file. Fixed and public before a search.
 
 
 MAX_CANDIDATES = 10_000
@@ -135,7 +132,11 @@ def listed(candidates: Any) -> list[dict[str, Any]]:
         lists = [_values(name, values) for name, values in candidates.items()]
         found = [dict(zip(candidates, combination, strict=True)) for combination in product(*lists)]
     elif isinstance(candidates, Iterable) and not isinstance(candidates, str | bytes):
-        found = [dict(one) if isinstance(one, Mapping) else _no_mapping(one) for one in candidates]
+        found = []
+        for one in candidates:
+            if not isinstance(one, Mapping):
+                raise ValueError(f"a candidate is a {type(one).__name__}; pass settings by name, e.g. {EXAMPLE}")
+            found.append(dict(one))
     else:
         raise ValueError(f"candidates is a {type(candidates).__name__}; pass a list of settings, e.g. {EXAMPLE}")
     if not 1 <= len(found) <= MAX_CANDIDATES:
@@ -153,12 +154,8 @@ def _values(name: str, values: Any) -> Sequence[Any]:
     return values
 
 
-def _no_mapping(one: Any) -> dict[str, Any]:
-    raise ValueError(f"a candidate is a {type(one).__name__}; pass settings by name, e.g. {EXAMPLE}")
-
-
 def applied(settings: Mapping[str, Any], parameters: Iterable[str], method: str | Method) -> dict[str, Any]:
-    """The parameters of an estimator that a candidate's settings stand for; what is none of them goes to its method."""
+    """The estimator's parameters for a candidate's settings; settings that it does not have go to the method."""
     own = {*parameters}
     values = {name: value for name, value in settings.items() if name in own}
     others = {name: value for name, value in settings.items() if name not in own}

@@ -4,9 +4,9 @@
     release M_i with probability proportional to exp(-epsilon (loss of M_i on the other part) / its bound)
 
 *Guarantee*: a plan of k runs, each at its cap, and one BoundedRange, written down before the first run. What is compared are
-bounded losses on rows that nobody trained on; :func:`~noisewise.trusted.selection.choose_best` has the proof, also for losses
+bounded losses on rows that no candidate trained on; :func:`~noisewise.trusted.selection.choose_best` has the proof, also for losses
 with bounds that differ (the generalized mechanism of Raskhodnikova & Smith 2016). Every run is charged as if it were
-released, so methods may be anybody's.
+released, so methods may be untrusted.
 
 McSherry & Talwar 2007, Mechanism design via differential privacy.
 """
@@ -28,7 +28,7 @@ from ..trusted.events import BoundedRange, Event, Gaussian, leaves
 from ..trusted.gate import Gate
 from ..trusted.selection import SCORED, Entrant, choose_best, coins
 from .candidates import Candidate, CandidateRows, Tuned, dealt, same_task, trained_on
-from .price import RunPrice, all_agreed, opened
+from .price import RunPrice, all_agreed, noise_in_words, opened
 from .runs import Bill, CandidateRun, Outcome, in_words, outcomes, stated
 
 CHOICE_SHARE = 0.05  # of the budget, for the choice
@@ -38,7 +38,7 @@ CHOOSING = 1 << 69
 def agreement(
     candidates: Sequence[Candidate], budget: Budget, share: float = SCORED
 ) -> tuple[tuple[RunPrice, ...], BoundedRange, Terms]:
-    """What each run may spend, the choice, and the terms of the whole: a plan that was priced and found within the budget."""
+    """The price of each run, the choice, and the terms of the whole: a plan that was found within the budget."""
     fits = [candidate.fit for candidate in candidates]
     sizes = [trained_on(candidate, share) for candidate in candidates]
     mu = mu_of(budget.epsilon, budget.delta)
@@ -62,7 +62,7 @@ def agreement(
 
 
 def accountant_for(runs: Sequence[RunPrice]) -> str:
-    """Who prices the whole. A run under a filter chooses its noise while running and is known by its cap alone, so it is
+    """The accountant of the whole. A run under a filter chooses its noise while running and is known by its cap alone, so it is
     added up in the currency of such caps: GDP, or Renyi where a batch is sampled. Only plans leave it to the tightest.
     """
     if all(run.terms.kind == "plan" for run in runs):
@@ -110,7 +110,8 @@ def choose(
             rows_per_unit=candidates[0].fit.unit.rows,
         )
         best = able[winner]
-        words = _words(len(candidates), budget, agreed)
+        noise = noise_in_words(budget, agreed[0].promise)
+        words = f"the exponential mechanism over {len(candidates)} candidates, each trained once: every run has {noise}"
         bill = Bill("exponential", in_words(candidates), budget, words, part.meter, account)
     fitted = done[best].fitted
     assert fitted is not None
@@ -123,12 +124,3 @@ def _entrant(candidate: Candidate, done: Outcome, parts: CandidateRows) -> Entra
     model = candidate.fit.model if fitted.made is None else scored_by(fitted)
     theta = tuple(float(entry) for entry in fitted.theta.tolist())
     return Entrant(model, theta, rows.X, as_labels(rows.y, model), fitted.made, candidate.loss_bound)
-
-
-def _words(candidates: int, budget: Budget, agreed: Sequence[RunPrice]) -> str:
-    promise = agreed[0].promise
-    whole, each = mu_of(budget.epsilon, budget.delta), mu_of(promise.epsilon, promise.delta)
-    return (
-        f"the exponential mechanism over {candidates} candidates, each trained once: every run has mu = {each:.3g} instead of "
-        f"{whole:.3g} for one run with the whole budget, {whole / each:.2f} times the noise"
-    )

@@ -1,7 +1,7 @@
 """What the runs of a search may spend, agreed before the first of them.
 
-A method names its terms; a search prices candidates by these terms before it trains one. A method is a stranger's code and
-could name others later, so a run's purse accepts exactly what was agreed, and nothing twice.
+A method names its terms; a search prices candidates by these terms before it trains one. A method may be untrusted code and
+name others later, so a run's purse accepts exactly what was agreed, and nothing twice.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ..accounts.purse import Purse, PurseShare
 from ..tables.fit.fit import Fit
 from ..trusted.accountants.base import currency
 from ..trusted.accountants.common import Unpriceable, unsampled
+from ..trusted.accountants.gdp import mu_of
 from ..trusted.accountants.selection import whole_of
 from ..trusted.events import ApproximateDP, Composed, Event, leaves
 from ..trusted.facts import facts_of
@@ -25,21 +26,28 @@ from ..trusted.opening import rebuilt_terms
 from .candidates import Candidate
 
 
+def noise_in_words(budget: Budget, promise: Budget) -> str:
+    """What the price of a search means for each of its runs."""
+    whole, each = mu_of(budget.epsilon, budget.delta), mu_of(promise.epsilon, promise.delta)
+    return (
+        f"mu = {each:.3g} instead of {whole:.3g} for one run with the whole budget, {whole / each:.2f} times the noise"
+    )
+
+
 @dataclass(frozen=True)
 class RunPrice:
-    """What a candidate's run may spend: a promise, the terms that its method named for it, and their price as one event."""
+    """What a candidate's run may spend: a promise, its method's terms for it, and their price as one event."""
 
     promise: Budget
     terms: Terms
     event: Event
 
     def purse(self) -> Purse:
-        """A purse for one run."""
         return AgreedPurse(self)
 
 
 class AgreedPurse(Purse):
-    """Gives one part, on the terms and for the promise that were agreed."""
+    """Gives one share, on the agreed terms and for the agreed promise."""
 
     __slots__ = ("_agreed", "_given")
 
@@ -61,7 +69,7 @@ class AgreedPurse(Purse):
                 "the method names other terms than those its candidate was priced by; it must name the same"
             )
         self._given = True
-        return super().part(self._agreed.terms, self._agreed.promise, what=what)  # not what is a stranger's to change
+        return super().part(self._agreed.terms, self._agreed.promise, what=what)  # not what the method passed
 
 
 def opened(
@@ -92,7 +100,7 @@ def agreed(fit: Fit, promise: Budget, size: float | None) -> RunPrice:
 
 @lru_cache(maxsize=256)
 def _event_of(name: str, terms: Terms, promise: Budget) -> Event:
-    """The price of terms as one event; remembered, as candidates of a search often share their terms."""
+    """The price of terms as one event; cached, because candidates often share their terms."""
     one_shot = any(isinstance(unsampled(leaf), ApproximateDP) for leaf in leaves(terms.events))
     if terms.one_shot_delta or one_shot:
         raise Unpriceable(
@@ -105,12 +113,11 @@ def _event_of(name: str, terms: Terms, promise: Budget) -> Event:
 
 
 def all_agreed(fits: Sequence[Fit], promise: Budget, sizes: Sequence[float | None]) -> list[RunPrice]:
-    """The same for all candidates."""
     return [agreed(fit, promise, size) for fit, size in zip(fits, sizes, strict=True)]
 
 
 def alike(fits: Sequence[Fit], promise: Budget, sizes: Sequence[float | None]) -> list[int]:
-    """One candidate for each kind of terms: those whose events are the same now are priced together while searching."""
+    """One candidate for each kind of terms: those with equal events are priced together while searching."""
     firsts: dict[tuple[Terms, Event], int] = {}
     for number, one in enumerate(all_agreed(fits, promise, sizes)):
         firsts.setdefault((one.terms, one.event), number)

@@ -3,8 +3,8 @@
 Each candidate runs as a simulation on public rows, with the noise that its private run will have
 (:mod:`noisewise.tune.simulated`), and is scored on rows that the simulation did not see, over repeated random splits that all candidates share.
 
-The score is what can be told apart with few rows: the mean log loss where all candidates have probabilities, else
-accuracy; the mean squared error of a regression. A standard error over R splits counts that they overlap: with s the
+The score is one that few rows can tell apart: the mean log loss where all candidates have probabilities, else accuracy;
+the mean squared error of a regression. A standard error over R splits counts that they overlap: with s the
 deviation of the scores, s (1/R + validation/training rows)^(1/2) (Nadeau & Bengio 2003).
 
 In doubt the first candidate stays, which is the user's own or the default: where fewer than 200 rows are left for
@@ -66,9 +66,9 @@ def public_scores(
 ) -> PublicSearch:
     """The candidate that does best on public rows; ``rows[i]`` are scaled as ``fits[i]`` wants them, in one order.
 
-    ``size``: how many private records there are, public or guessed; None: nobody knows. ``search``: "all"; "random",
-    ``trials`` candidates; "halving", of them all or of so many; "optuna", so many trials. ``handed``: whether private
-    runs will be given the public rows, as a start or a basis; then a part of them plays that part here.
+    ``size``: the number of private records, public or guessed; None if it is unknown. ``search``: "all"; "random",
+    ``trials`` candidates; "halving", of all or of ``trials``; "optuna", ``trials`` trials. ``handed``: whether private
+    runs will get the public rows, as a start or a basis; then a part of them has that role here.
     """
     validate.one_of(SEARCHES, search=search)
     validate.whole(at_least=2, repeats=repeats)
@@ -100,7 +100,7 @@ def public_scores(
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """Runs candidates and remembers their losses, which are scores turned so that less is better."""
+    """Runs candidates and keeps their losses, which are scores with the sign that makes less better."""
 
     fits: tuple[Fit, ...]
     rows: tuple[Labelled, ...]
@@ -145,7 +145,7 @@ class Bench:
         return self.tables[key]
 
     def error(self, values: Sequence[float]) -> float:
-        """The standard error of the mean of these, one for each split."""
+        """The standard error of the mean of values, one for each split."""
         if len(values) < 2:
             return math.nan
         overlap = 1 / len(values) + self.shape.validation / self.shape.training
@@ -153,7 +153,6 @@ class Bench:
 
 
 def _found(bench: Bench, size: float | None) -> PublicSearch:
-    """What the losses say, in numbers and words."""
     tried = {place: losses for place, losses in bench.losses.items() if place not in bench.refused}
     if not tried:
         raise ValueError(f"no candidate runs on the public rows; the first says: {bench.refused[0]}")
@@ -166,13 +165,15 @@ def _found(bench: Bench, size: float | None) -> PublicSearch:
     scores = tuple(turn * float(np.mean(tried[place])) if place in tried else math.nan for place in every)
     errors = tuple(bench.error(tried[place]) if place in tried else math.nan for place in every)
     runs = sum(map(len, bench.losses.values()))
-    words = " ".join([*_words(bench, size, runs), _outcome(bench, best, scores, errors), *([doubt] if doubt else [])])
+    error = "" if math.isnan(errors[best]) else f" (standard error {errors[best]:.2g})"
+    outcome = f"Candidate {best} was chosen, with {METRICS[bench.metric]} {scores[best]:.4g}{error}."
+    words = " ".join([*_words(bench, size, runs), outcome, *([doubt] if doubt else [])])
     refused = tuple(bench.refused.get(place) for place in every)
     return PublicSearch(best, METRICS[bench.metric], scores, errors, refused, runs, doubt is None, words)
 
 
 def _settled(bench: Bench, tried: dict[int, list[float]], leader: int) -> tuple[int, str | None]:
-    """The candidate to take, and why not the leader where the rows cannot tell."""
+    """The candidate to take, and why it is not the leader where the rows cannot tell."""
     if 0 not in tried:
         return leader, None
     if bench.shape.validation < MIN_VALIDATION_ROWS:
@@ -219,13 +220,8 @@ def _words(bench: Bench, size: float | None, runs: int) -> list[str]:
     return lines
 
 
-def _outcome(bench: Bench, best: int, scores: tuple[float, ...], errors: tuple[float, ...]) -> str:
-    error = "" if math.isnan(errors[best]) else f" (standard error {errors[best]:.2g})"
-    return f"Candidate {best} was chosen, with {METRICS[bench.metric]} {scores[best]:.4g}{error}."
-
-
 def _metric(fits: Sequence[Fit]) -> str:
-    """One score for all candidates, or they could not be compared."""
+    """One score that all candidates have; without one they cannot be compared."""
     classes = [fit.labels for fit in fits if isinstance(fit.labels, Classes)]
     if not classes:
         return "mse"
@@ -235,7 +231,7 @@ def _metric(fits: Sequence[Fit]) -> str:
 
 
 def differing(fits: Sequence[Fit]) -> list[dict[str, str]]:
-    """For each candidate what it is made of, in words, as far as candidates differ in it."""
+    """The settings, as text, in which each candidate differs from others."""
     made = [
         {
             "method": fit.method.name,

@@ -1,4 +1,4 @@
-"""One run of a search: train on one part of the rows, and score on the other. Or many, side by side in processes."""
+"""Runs of a search, one by one or in processes: train on one part of the rows, score on the other; and the winner's statement."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from .price import RunPrice
 
 SCORING_STREAM = 1 << 67
 MIN_MAPPED_BYTES = 1 << 20  # of rows, from which processes share one mapped copy
-SHARED, ROOM = "/dev/shm", 2 << 30  # kept in memory where there is so much room
+SHARED, ROOM = "/dev/shm", 2 << 30  # bytes free, from which rows are kept in memory
 
 
 @dataclass(frozen=True, eq=False)
 class CandidateRun:
-    """What one process needs for one run; ``score`` is the noise of its score, None where nothing is scored."""
+    """The input of one run; ``score`` is the noise of its score, None where nothing is scored."""
 
     fit: Fit
     agreed: RunPrice
@@ -53,7 +53,6 @@ class CandidateRun:
     def of(
         cls, candidate: Candidate, agreed: RunPrice, parts: CandidateRows, number: int, score: Gaussian | None = None
     ) -> CandidateRun:
-        """Run ``number``: a candidate as it was agreed on, on its parts of the rows."""
         fit = as_candidate(candidate.fit, agreed.promise, run=number)
         return cls(fit, agreed, parts.trained, candidate.public, parts.scored, score, candidate.store)
 
@@ -63,7 +62,7 @@ class CandidateRun:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """A fitted model with its score, larger is better; None for a run that failed, which counts as worst."""
+    """A fitted model with its score, larger is better; None for a failed run, which counts as worst."""
 
     fitted: Fitted | None
     score: float = -np.inf
@@ -73,9 +72,9 @@ class Outcome:
 
 
 def outcome(run: CandidateRun) -> Outcome:
-    """Train and score. A failure, whatever it is, is an outcome: that there was one must not be seen.
+    """Train and score. A failure of any kind is an outcome, because it must not be seen that there was one.
 
-    Nor is a warning, one for each run or worker: counted, they would tell how many runs there were.
+    Warnings are hidden too: counted, they would tell how many runs there were.
     """
     try:
         with warnings.catch_warnings():
@@ -145,12 +144,9 @@ def outcomes(runs: Sequence[CandidateRun], jobs: int, beat: Callable[[], None] |
 
 
 def _folder() -> tempfile.TemporaryDirectory[str]:
-    """A folder for mapped rows that nobody else may look into: sizes of files there tell how many records were dealt."""
+    """A folder for mapped rows that no other user can read: file sizes there tell how many records were dealt."""
     roomy = os.access(SHARED, os.W_OK) and shutil.disk_usage(SHARED).free >= ROOM
     return tempfile.TemporaryDirectory(prefix="noisewise-", dir=SHARED if roomy else None, ignore_cleanup_errors=True)
-
-
-# The statement of a search's winner: what was charged for the whole search, how settings were chosen, and its own run.
 
 
 LISTED = "the list of candidate settings, written down without the private rows"
@@ -165,7 +161,7 @@ CHOSEN = {
 
 @dataclass(frozen=True, eq=False)
 class Bill:
-    """How settings were chosen, among which candidates, and the meter that paid for all of it; None: for nothing."""
+    """How settings were chosen, among which candidates, and the meter that paid for it; None if it was free."""
 
     how: str
     settings: tuple[str, ...]
@@ -220,12 +216,13 @@ def stated(
     data |= {"tuning": tuning, "hyper_parameters": CHOSEN[bill.how]}
     if "code" in data and bill.how in USES:
         data["code"] = also(data["code"], bill.how)
-    settings = {**fitted.settings, **_asked(candidate, bill.budget)}
+    whole = candidate.fit.budget if candidate.fit.preparation is not None else bill.budget
+    settings = {**fitted.settings, "epsilon": whole.epsilon, "delta": whole.delta}
     return replace(fitted, statement=worded(data), settings=settings)
 
 
 def _arithmetic(own: Mapping[str, Any], candidates: Sequence[Candidate]) -> dict[str, Any]:
-    """The grade of the winner, or a worse one that a run of another candidate may have had: by the list, which is public."""
+    """The grade of the winner, or the worst that a run of any candidate may have had: by the list, which is public."""
     arithmetic = Arithmetic(own["grade"], tuple(own["assumptions"]))
     for fit in (candidate.fit for candidate in candidates):
         if not (fit.model.linear or fit.model.table) or fit.method.whole is not None:
@@ -233,9 +230,3 @@ def _arithmetic(own: Mapping[str, Any], candidates: Sequence[Candidate]) -> dict
                 "runs of other candidates, not released, had parts in floats, with a margin"
             )
     return arithmetic.to_dict()
-
-
-def _asked(candidate: Candidate, budget: Budget) -> dict[str, Any]:
-    """What a run folder says was asked for: the promise of the whole search."""
-    whole = candidate.fit.budget if candidate.fit.preparation is not None else budget
-    return {"epsilon": whole.epsilon, "delta": whole.delta}

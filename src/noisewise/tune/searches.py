@@ -1,8 +1,7 @@
 """Ways to look through candidates whose scores are free: all, some at random, successive halving, or optuna.
 
-A way is given ``trial(candidate, repeats)``, which returns the mean loss of a candidate over its first so many
-repeats (and remembers what was run), and how many candidates there are. It returns nothing: what was tried is known.
-The first candidate, which is the one to keep in doubt, is always tried in full.
+Each calls ``trial(candidate, repeats)``, which returns the mean loss of a candidate over its first repeats and records what
+was run. The first candidate, which is kept in doubt, is always tried in full.
 
 Jamieson & Talwalkar 2016, Non-stochastic best arm identification and hyperparameter optimization (halving).
 """
@@ -31,20 +30,19 @@ USUAL_TRIALS = 20
 
 
 def drawn(count: int, trials: int | None, seed: int) -> list[int]:
-    """The first candidate and others at random, ``trials`` in all, in their order."""
+    """The first candidate and random others, ``trials`` in all, in their order."""
     wanted = min(count, USUAL_TRIALS if trials is None else trials)
     others = 1 + np.random.default_rng([seed, 2]).permutation(count - 1)[: wanted - 1]
     return [0, *sorted(int(place) for place in others)]
 
 
 def try_each(trial: Trial, places: Sequence[int], repeats: int) -> None:
-    """All of these candidates, as often as asked."""
     for place in places:
         trial(place, repeats)
 
 
 def halving(trial: Trial, places: Sequence[int], repeats: int) -> None:
-    """Successive halving: each round runs what is left once more or oftener, and keeps the better half and the first.
+    """Successive halving: each round runs the remaining candidates more often, and keeps the better half and the first.
 
     The last round has two candidates, or the first alone, and as many repeats as were asked for, or a repeat for each round.
     """
@@ -60,7 +58,7 @@ def halving(trial: Trial, places: Sequence[int], repeats: int) -> None:
 def by_optuna(trial: Trial, settings: Sequence[Mapping[str, str]], repeats: int, trials: int, seed: int) -> None:
     """Optuna's TPE sampler on the settings in which candidates differ, each a choice among the values that occur.
 
-    What it proposes need not be a candidate: then it is told the loss of the one that shares the most settings with it.
+    A proposal that is no candidate gets the loss of the candidate that shares the most settings with it.
     """
     optuna = needed("optuna")
     choices = {
@@ -78,13 +76,13 @@ def by_optuna(trial: Trial, settings: Sequence[Mapping[str, str]], repeats: int,
 
 
 def nearest(wanted: Mapping[str, str], settings: Sequence[Mapping[str, str]]) -> int:
-    """The candidate that shares the most settings; of equals the earlier one."""
+    """The candidate that shares the most settings; the earliest of equals."""
     shared = [sum(one.get(name) == value for name, value in wanted.items()) for one in settings]
     return shared.index(max(shared))
 
 
 def needed(name: str) -> Any:
-    """The module of an optional extra, or one line that says how to have it."""
+    """The module of an optional extra, or an error that says how to install it."""
     try:
         return import_module(name)
     except ImportError:
@@ -93,16 +91,13 @@ def needed(name: str) -> Any:
         ) from None
 
 
-# Whether a search is worth its price, and which: decided from public numbers alone.
-
-
 MIN_CLARITY = 4000.0  # n mu of a run from which more noise costs little
 PUBLIC_ROWS = 400  # from which a search on public rows tells settings apart
 
 
 @dataclass(frozen=True)
 class Advice:
-    """Which search to take, and why, with the numbers that decided."""
+    """Which search to use, and why, with the numbers that decided."""
 
     how: str
     words: str
@@ -142,9 +137,6 @@ def advised(budget: Budget, candidates: int, *, public: int, size: float | None)
     )
 
 
-# Tuning during the one run: the ``online`` method in place of a candidate's own, at no price beyond the run's.
-
-
 KEPT = ("learning_rate", "max_grad_norm", "l2")
 WORDS = (
     "Hyper-parameters were found during the one private run, from what it had released and paid for: the clip norm "
@@ -154,10 +146,10 @@ WORDS = (
 
 
 def online(fit: Fit) -> tuple[Fit, str]:
-    """The same fit, with the same model, loss and budget, by the online method, and in words what that does.
+    """The same fit by the online method, at no price beyond the run's, and in words what that does.
 
-    Step size, clip norm and l2 of the method that was there are where it starts; the number of steps is kept if that
-    method asked the full batch at each.
+    It starts from the step size, clip norm and l2 of the fit's own method, and keeps its number of steps if that used full
+    batches.
     """
     method = fit.method
     if fit.scaling.cells:

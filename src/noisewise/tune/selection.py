@@ -8,10 +8,10 @@
     release the M with the largest s, and that s; nothing else, not even K
 
 *Guarantee*: one event ``Selection`` (Papernot & Steinke 2022), written down before the first run; nothing is given back.
-A run is the mechanism (M, s). Records are dealt into the two parts by coins that nobody sees (:func:`~.candidates.coins`), so
-a record is trained on or scored on, and a run costs at most the dearer of both; a person with several rows may be in both
+A run is the mechanism (M, s). Records are dealt into the two parts by secret coins (:func:`~.candidates.coins`), so
+a record is trained on or scored on, and a run costs at most the larger price of both; a person with several rows may be in both
 parts, and a run costs both. All candidates are alternatives of one run, each at its cap. A run that fails counts as worst.
-Methods must be the library's own: a stranger's could carry answers of one run into the next, and out with the winner.
+Methods must be the library's own: untrusted code could carry answers of one run into the next, and out with the winner.
 
 Liu & Talwar 2019, Private selection from private candidates; Papernot & Steinke 2022, Hyperparameter tuning with Renyi
 differential privacy.
@@ -37,10 +37,10 @@ from ..trusted.events import Composed, Event, Gaussian, PoissonRepetitions, Repe
 from ..trusted.gate import Gate
 from ..trusted.selection import SCORED, coins, drawn_runs
 from .candidates import Candidate, CandidateRows, Tuned, dealt, same_task, trained_on
-from .price import RunPrice, alike, all_agreed, opened
+from .price import RunPrice, alike, all_agreed, noise_in_words, opened
 from .runs import Bill, CandidateRun, Outcome, in_words, outcomes, stated
 
-NEARLY = 0.97  # of the most that a run may have: so little is given up for fewer runs
+NEARLY = 0.97  # of the most that a run may have: what is given up for fewer runs
 NOTHING = 1e-4  # the largest chance of no run at all that a rule may choose
 
 
@@ -54,19 +54,19 @@ class Agreement:
 
 
 def law_for(budget: Budget, candidates: int) -> Repetitions:
-    """How often to draw, by :func:`~noisewise.trusted.accountants.selection.choose_repetitions`, hardly ever not at all."""
+    """The distribution of the number of runs: the best of those that hardly ever draw none."""
     drawing = choose_repetitions(budget, candidates)
-    found = [one for one in (drawing, *drawing.alternatives) if _chance_of_nothing(one.repetitions) <= NOTHING]
+    found = [
+        one
+        for one in (drawing, *drawing.alternatives)
+        if not isinstance(one.repetitions, PoissonRepetitions) or np.exp(-one.repetitions.mean) <= NOTHING
+    ]
     most = max(one.each.mu for one in found)
     return min((one for one in found if one.each.mu >= NEARLY * most), key=lambda one: one.mean).repetitions
 
 
-def _chance_of_nothing(law: Repetitions) -> float:
-    return float(np.exp(-law.mean)) if isinstance(law, PoissonRepetitions) else 0.0
-
-
 def agreement(candidates: Sequence[Candidate], budget: Budget, law: Repetitions, share: float = SCORED) -> Agreement:
-    """The largest promise that every run can have, and the event of the whole, priced and found within the budget."""
+    """The largest promise that every run can have, and the event of the whole, found within the budget."""
     fits = [candidate.fit for candidate in candidates]
     sizes = [trained_on(candidate, share) for candidate in candidates]
     together = fits[0].unit.most > 1
@@ -118,7 +118,8 @@ def select(
         if beat is not None:
             beat()  # once: one for each run would tell how many there are
         best, which = _best(candidates, agreed, law, share, jobs)
-        words = _words(len(candidates), budget, agreed)
+        noise = noise_in_words(budget, agreed.runs[0].promise)
+        words = f"private selection among {len(candidates)} candidates: a secret random number of runs, each at {noise}"
         bill = Bill("selection", in_words(candidates), budget, words, part.meter, account)
     if best is None or best.fitted is None:
         raise RuntimeError(
@@ -150,7 +151,7 @@ def _best(
 
 
 def with_own_methods(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Candidates whose methods are made anew; what is not the library's own is refused: its runs might not be independent."""
+    """Candidates with methods made anew; those not of the library are refused: their runs might not be independent."""
     own = []
     for candidate in candidates:
         method = made_anew(candidate.fit.method)
@@ -172,12 +173,3 @@ def score_per_record(total: float, share: float, fitted: Fitted) -> float | None
     if fitted.size is None or isinstance(fitted.labels, Target):
         return None
     return float(total / max(share / (1 - share) * fitted.size, 1.0) + 0.5)
-
-
-def _words(candidates: int, budget: Budget, agreed: Agreement) -> str:
-    promise = agreed.runs[0].promise
-    whole, each = mu_of(budget.epsilon, budget.delta), mu_of(promise.epsilon, promise.delta)
-    return (
-        f"private selection among {candidates} candidates: a secret random number of runs, each at mu = {each:.3g} instead of "
-        f"{whole:.3g} for one run with the whole budget, {whole / each:.2f} times the noise"
-    )

@@ -52,7 +52,7 @@ class SplitRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Shape:
-    """How large things are in a simulation; ``records`` of the simulated table stand for ``size`` private ones."""
+    """The sizes of a simulation; ``records`` of the simulated table stand for ``size`` private ones."""
 
     rows: int
     training: int
@@ -67,12 +67,12 @@ class Shape:
 
     @property
     def weight(self) -> float:
-        """How many private records one of the simulated table stands for."""
+        """How many private records one simulated record stands for."""
         return max(self.size / self.records, 1.0)
 
 
 def shape_of(rows: int, size: float | None, *, handed: bool) -> Shape:
-    """The sizes of a simulation of ``size`` private records on so many public rows."""
+    """The sizes of a simulation of ``size`` private records on public rows."""
     if rows < MIN_PUBLIC_ROWS:
         raise ValueError(f"there are {rows} public rows; pass at least {MIN_PUBLIC_ROWS}, or tune with a price")
     wanted = float(rows) if size is None else float(size)
@@ -90,7 +90,7 @@ def parts_of(shape: Shape, seed: int, repeat: int) -> SplitRows:
 
 
 def table_of(rows: Labelled, scaling: Scaling, parts: SplitRows, shape: Shape, seed: int, repeat: int) -> Labelled:
-    """The simulated private table: some of the training part, or all of it and moved copies."""
+    """The simulated private table: part of the training rows, or all of them and jittered copies."""
     rng = np.random.default_rng([seed, repeat, 1])
     copies = [parts.training]
     while sum(map(len, copies)) < shape.records:
@@ -104,19 +104,20 @@ def table_of(rows: Labelled, scaling: Scaling, parts: SplitRows, shape: Shape, s
 
 
 def widths(X: Array, scaling: Scaling) -> Array:
-    """The deviation by which numbers of each column are moved; 0 for codes."""
+    """The deviation of the noise on each column; 0 for codes."""
     table = _cells(X, scaling)
     found = np.zeros(table.shape[1])
     for place in range(table.shape[1]):
         known = table[:, place][np.isfinite(table[:, place])]
-        if _number(scaling, place) and len(np.unique(known)) > MAX_CODES:
+        number = not isinstance(scaling, Cells) or scaling.columns[place].number
+        if number and len(np.unique(known)) > MAX_CODES:
             low, high = np.percentile(known, [25, 75])
             found[place] = JITTER * (high - low) / 1.349  # of a normal column: a tenth of its deviation
     return found
 
 
 def moved(X: Array, scaling: Scaling, width: Array, rng: np.random.Generator) -> Array:
-    """Rows with their numbers moved by noise of these deviations, and within the bounds of their scaling as before."""
+    """Rows whose numbers have noise of these deviations, and stay within the bounds of their scaling."""
     table = _cells(X, scaling)
     table = table + rng.normal(size=table.shape) * width
     if isinstance(scaling, Cells):
@@ -128,14 +129,10 @@ def moved(X: Array, scaling: Scaling, width: Array, rng: np.random.Generator) ->
 
 
 def _cells(X: Array, scaling: Scaling) -> Array:
-    """A table's cells, or columns in [-1, 1] before rows were made short: the intercept says by how much."""
+    """A table's cells, or columns in [-1, 1] before rows were shortened, which the intercept shows."""
     table: Array = np.asarray(X if isinstance(scaling, Cells) else X[:, :-1] / X[:, -1:], dtype=np.float64)
     # what was divided by a row's own norm comes back but for rounding, which would make codes look like numbers
     return table if isinstance(scaling, Cells) else table.round(5)
-
-
-def _number(scaling: Scaling, place: int) -> bool:
-    return scaling.columns[place].number if isinstance(scaling, Cells) else True
 
 
 def budget_for(fit: Fit, shape: Shape) -> Budget:
@@ -148,15 +145,15 @@ def budget_for(fit: Fit, shape: Shape) -> Budget:
 
 
 def simulated(fit: Fit, table: Labelled, handed: Labelled | None, shape: Shape, seed: int) -> Fitted:
-    """The run that this fit would be, on a public table; a seed makes it a simulation."""
+    """The run of this fit on a public table, with a seed."""
     asked = replace(fit, budget=budget_for(fit, shape), preparation=None, seed=seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the simulated size and budget, which nobody asked for
+        warnings.simplefilter("ignore")  # of the simulated size and budget, which the user did not choose
         return asked.run(table, handed)
 
 
 def as_given(labels: ClassesOrTarget, numbers: Array) -> Array:
-    """Labels as people have them, from those that a loss takes."""
+    """Labels as the user has them, from those that a loss takes."""
     if isinstance(labels, Target):
         return labels.low + (np.asarray(numbers, dtype=float) + 1) / 2 * (labels.high - labels.low)
     positions = numbers if labels.numbered else (np.asarray(numbers) + 1) // 2

@@ -10,9 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noisewise.protect.learned.formulas import MAX_COORDINATE
 from noisewise.protect.learned.parts import LearnedSchedule, new_weights, protector
-from noisewise.protect.learned.weights import Design, weights_from, zero_weights
+from noisewise.protect.learned.weights import MAX_COORDINATE, Design, weights_from, zero_weights
 from noisewise.protect.protector import answered, begin, finished, next_question
 from noisewise.protect.signal import first_signal
 

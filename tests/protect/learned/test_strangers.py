@@ -16,8 +16,7 @@ from noisewise.learned.tasks import load_tasks
 from noisewise.methods.descent import public_basis
 from noisewise.methods.l2p import L2P
 from noisewise.protect.learned import zoo
-from noisewise.protect.learned.formulas import MAX_COORDINATE
-from noisewise.protect.learned.weights import Design, zero_weights
+from noisewise.protect.learned.weights import MAX_COORDINATE, Design, zero_weights
 from noisewise.train import Records, train
 from noisewise.trusted.accountants.gdp import mu_of
 from noisewise.trusted.facts import facts_of

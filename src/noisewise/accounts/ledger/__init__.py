@@ -2,7 +2,7 @@
 
 A privacy budget belongs to a data set, not to a run. A ledger holds accounts by name; each is a purse over all runs on that
 data set (:class:`~noisewise.accounts.purse.Purse`), whose entries are rows of a database. Nothing here sees a record, and
-nothing compares contents: which data set a run is on is what its user says.
+nothing compares contents: the user names the data set of a run.
 
 >>> import tempfile
 >>> folder = tempfile.TemporaryDirectory()

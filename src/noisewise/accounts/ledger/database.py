@@ -1,4 +1,4 @@
-"""Where a ledger lies: opening the database, transactions, and what goes wrong with either, in our own words."""
+"""The database of a ledger: opening it, transactions, and its errors in our own words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ ENVIRONMENT = "NOISEWISE_LEDGER"
 POSTGRESQL = "postgresql+psycopg"
 INSTALL = "pip install 'noisewise[postgres]'"
 
-
 _VERSION = text("SELECT version FROM noisewise_ledger")
 # a server, or a user, may be set not to wait for the disk
 _DURABLE = (
@@ -33,7 +32,7 @@ _DURABLE = (
 
 
 class LedgerBusy(TimeoutError):
-    """Others were at the ledger for too long. Nothing was reserved or spent; ask again."""
+    """Others held the ledger for too long. Nothing was reserved or spent; try again."""
 
 
 class LedgerUnreachable(ConnectionError):
@@ -41,16 +40,16 @@ class LedgerUnreachable(ConnectionError):
 
 
 def ledger_url(given: str | os.PathLike[str] | None) -> URL:
-    """The URL of a ledger: what is given, or the environment's; a plain path is an SQLite file. Never shown with a password."""
-    said = os.environ.get(ENVIRONMENT) if given is None else os.fspath(given)
-    if not said:
+    """The URL of a ledger, given or the environment's; a plain path is an SQLite file. Never shown with a password."""
+    named = os.environ.get(ENVIRONMENT) if given is None else os.fspath(given)
+    if not named:
         raise ValueError(f"no ledger is named; pass --ledger URL (ledger= in Python), or set {ENVIRONMENT}")
-    if re.match(r"(sqlite|postgres\w*)(\+\w+)?:(?!//)", said):  # it may hold a password, and would be shown as a path
+    if re.match(r"(sqlite|postgres\w*)(\+\w+)?:(?!//)", named):  # it may hold a password, and would be shown as a path
         raise ValueError("the ledger's URL cannot be read; a URL begins with sqlite:/// or postgresql://")
-    if "://" not in said:
-        return URL.create("sqlite", database=str(Path(said).absolute()))
+    if "://" not in named:
+        return URL.create("sqlite", database=str(Path(named).absolute()))
     try:
-        url = make_url(said)
+        url = make_url(named)
     except (ArgumentError, ValueError):
         raise ValueError("the ledger's URL cannot be read; pass a path, sqlite:///FILE, or postgresql://...") from None
     if url.drivername in ("postgresql", "postgres"):
@@ -87,16 +86,19 @@ class Database:
         with self._translated(), self._opened().connect() as connection:
             connection.exec_driver_sql("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" if self.server else "BEGIN")
             try:
+                self._check(connection)
                 yield connection
             finally:
                 connection.exec_driver_sql("ROLLBACK")
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """A transaction that is alone: durable when this block is left, or as if it had never been."""
+    def writing(self, *, new: bool = False) -> Iterator[Connection]:
+        """A transaction that is alone: durable when this block is left, or without effect. ``new``: in an empty database."""
         with self._translated(), self._opened().connect() as connection:
             connection.exec_driver_sql(_DURABLE if self.server else "BEGIN IMMEDIATE")
             try:
+                if not new:
+                    self._check(connection)
                 yield connection
                 connection.exec_driver_sql("COMMIT")
             except BaseException:
@@ -135,23 +137,23 @@ class Database:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """What a database says, in our words: its own may hold what was written, or where it lies."""
+        """Errors of the database in our words: its own may show what was written, or where it lies."""
         try:
             yield
         except DBAPIError as error:
             raise self._meaning(error) from None
 
     def _meaning(self, error: DBAPIError) -> Exception:
-        code, said = getattr(error.orig, "sqlstate", None), str(error.orig).lower()
-        if code in ("55P03", "57014", "40001", "40P01") or "locked" in said or "busy" in said:
+        code, words = getattr(error.orig, "sqlstate", None), str(error.orig).lower()
+        if code in ("55P03", "57014", "40001", "40P01") or "locked" in words or "busy" in words:
             return LedgerBusy(
                 f"{self.name}: others were at the ledger for more than {WAIT_SECONDS:g} s; nothing was spent, try again"
             )
-        if "unable to open" in said and not os.path.lexists(str(self.url.database)):
+        if "unable to open" in words and not os.path.lexists(str(self.url.database)):
             return ValueError(f"{self.name} is not there; make a ledger with noisewise ledger init")
-        if "no such table" in said or code == "42P01":
+        if "no such table" in words or code == "42P01":
             return ValueError(f"{self.name} is no ledger; make one with noisewise ledger init")
-        if code == "42501" or "permission denied" in said:
+        if code == "42501" or "permission denied" in words:
             return PermissionError(f"{self.name}: this database user may not do that; ask who keeps the ledger")
         if code == "P0001":  # our own functions refuse
             return ValueError(str(error.orig).splitlines()[0])
@@ -159,17 +161,17 @@ class Database:
             return ValueError(
                 f"{self.name}: its rows do not agree; nothing was spent. Check it with noisewise ledger verify"
             )
-        if "not a database" in said or "malformed" in said or "corrupt" in said:
+        if "not a database" in words or "malformed" in words or "corrupt" in words:
             return ValueError(f"{self.name} is no ledger, or a damaged one; bring back a copy, do not delete it")
-        if "readonly" in said or "read-only" in said:
+        if "readonly" in words or "read-only" in words:
             return PermissionError(f"{self.name} cannot be written; nothing can be spent until it can")
-        if "full" in said and not self.server:
+        if "full" in words and not self.server:
             return OSError(f"{self.name}: no space is left on the disk; nothing was spent")
         return LedgerUnreachable(
             f"{self.name}: the ledger does not answer ({type(error.orig).__name__}); nothing was spent"
         )
 
-    def check(self, connection: Connection) -> None:
+    def _check(self, connection: Connection) -> None:
         """Refuse tables of another version, rather than misread them."""
         found = connection.execute(_VERSION).scalar_one_or_none()
         if found is None:

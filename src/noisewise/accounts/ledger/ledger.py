@@ -1,4 +1,4 @@
-"""A ledger: accounts of data sets by name. Who keeps it makes it, registers data sets, grants, looks and checks."""
+"""A ledger: accounts of data sets by name. Its owner makes it, registers data sets, grants, looks and checks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..purse import Purse
 from ..store import Amount, PurseEntry
 from .database import Database, ledger_url
 from .sql_tables import ACCOUNTS, HISTORY, LEDGER, RUNS, SQLITE_TRIGGERS, START, VERSION, HistoryRow, metadata
-from .store import MAX_CAP_UNITS, DatasetStore, account_row, add, canonical, entry_of, rows_of, unit_for
+from .store import MAX_CAP_UNITS, DatasetStore, account_row, add, canonical, entry_of, filter_terms, rows_of, unit_for
 
 PROMISE_DELTA_SHARE = 0.5  # of delta: for runs that count as the (epsilon, delta) that they promise
 CURRENCY = "gdp"
@@ -31,7 +31,7 @@ _CREATES = text("SELECT pg_catalog.has_schema_privilege(:role, pg_catalog.curren
 
 
 class Taken(NamedTuple):
-    """A row that a run has reserved: its number in the account, its key, and what the purse knows of it."""
+    """A reserved row of a run: its number in the account, its key, and its entry in the purse."""
 
     number: int
     key: str
@@ -40,7 +40,7 @@ class Taken(NamedTuple):
 
 @dataclass(frozen=True)
 class AccountState:
-    """An account as it stands: amounts in its currency, and of the share of delta."""
+    """The state of an account: amounts in its currency, and of the share of delta."""
 
     name: str
     budget: Budget
@@ -57,7 +57,6 @@ class AccountState:
     owners: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as ``noisewise ledger show --json`` prints it."""
         budget, fits = self.budget, self.fits
         amounts = {
             name: {"cost": getattr(self, name).cost, "delta": getattr(self, name).delta}
@@ -80,13 +79,13 @@ class AccountState:
 class Ledger:
     """A ledger that is there; :meth:`create` makes one.
 
-    ``url`` is a path of an SQLite file or a database URL; without one the environment variable ``NOISEWISE_LEDGER`` says it.
+    ``url`` is a path of an SQLite file or a database URL; by default that in the environment variable ``NOISEWISE_LEDGER``.
     """
 
     def __init__(self, url: str | os.PathLike[str] | None = None) -> None:
         self._database = Database(ledger_url(url))
-        with self._database.reading() as connection:
-            self._database.check(connection)
+        with self._database.reading():
+            pass  # which checks that it is there, and its version
 
     @classmethod
     def create(cls, url: str | os.PathLike[str] | None = None) -> Ledger:
@@ -109,8 +108,6 @@ class Ledger:
     def __repr__(self) -> str:
         return f"Ledger({self.name!r})"
 
-    # --- who keeps it ---------------------------------------------------------------------------------------------
-
     def register(
         self,
         dataset: str,
@@ -129,7 +126,7 @@ class Ledger:
         named(dataset)
         validate.one_of(UNITS, unit=unit)
         terms = _terms(budget, currency, order, delta_share)
-        purse = Purse(budget, terms)  # refuses what no filter can hold, and says what its cap is
+        purse = Purse(budget, terms)  # refuses what no filter can hold, and computes its cap
         cap = Amount(**purse.terms["cap"])
         units = unit_for(cap.cost), unit_for(cap.delta)
         row: dict[str, Any] = {"name": dataset, "terms": canonical(purse.terms), "unit": unit, "unit_cost": units[0]}
@@ -142,9 +139,9 @@ class Ledger:
             add(connection, dataset, None, "registered", {**row, "terms": json.loads(row["terms"])})
 
     def grant(self, dataset: str, budget: Budget) -> None:
-        """Promise more than before: from now on all runs together, also the past ones, are under this larger budget.
+        """Raise the budget: from now on it covers all runs together, past ones too.
 
-        The promise of an account is the largest that was ever granted; whoever grants answers for it.
+        The promise of an account is the largest that was ever granted; whoever grants it is responsible for it.
         """
         with self._database.writing() as connection:
             self._alone(connection)
@@ -155,9 +152,7 @@ class Ledger:
                     f"the account {dataset!r} has ({old['epsilon']:g}, {old['delta']:g}) under {old['adjacency']}; grant at "
                     "least as much, under the same relation: what was promised to runs is not taken back"
                 )
-            kept = old["filter"]
-            terms = Terms.adaptive(kept["name"], order=kept["order"], one_shot_delta=kept["one_shot_delta"])
-            purse = Purse(budget, terms)
+            purse = Purse(budget, filter_terms(old))
             row: dict[str, Any] = {"terms": canonical(purse.terms)}
             row |= _caps(Amount(**purse.terms["cap"]), account.unit_cost, account.unit_delta)
             connection.execute(update(ACCOUNTS).where(ACCOUNTS.c.name == dataset).values(**row))
@@ -179,16 +174,12 @@ class Ledger:
                     f"{self.name}: {role} may create things in the ledger's schema, and could bring operators that others would "
                     f"use; first REVOKE CREATE ON SCHEMA {_schema(connection)} FROM PUBLIC, {role}"
                 )
-            schema = _schema(connection)
-            for statement in (*_server(schema), *rights(role, schema)):  # functions of an earlier version are replaced
+            for statement in rights(role, _schema(connection)):
                 connection.exec_driver_sql(statement)
 
     def _alone(self, connection: Connection) -> None:
-        """Wait for whoever is at the ledger: its history is one chain."""
-        self._database.check(connection)
+        """Wait for others at the ledger: its history is one chain."""
         connection.execute(select(LEDGER).with_for_update())
-
-    # --- who spends ---------------------------------------------------------------------------------------------
 
     def account(self, dataset: str, *, run: str | None = None) -> Account:
         """The account of a data set, to fit with: ``with account:``, or ``purse=account``.
@@ -196,41 +187,32 @@ class Ledger:
         ``run``: what the keys of its rows begin with, for a run that is taken up again.
         """
         with self._database.reading() as connection:
-            self._database.check(connection)
             row = account_row(connection, dataset)
-        purse = self._purse(row, run)
-        return Account(purse, dataset, row.unit)
+        return Account(self._purse(row, run), dataset, row.unit)
 
     def _purse(self, row: Any, run: str | None = None) -> Purse:
-        said = json.loads(row.terms)
-        kept = said["filter"]
-        terms = Terms.adaptive(kept["name"], order=kept["order"], one_shot_delta=kept["one_shot_delta"])
-        budget = Budget(said["epsilon"], said["delta"], said["adjacency"])
-        return Purse(budget, terms, store=DatasetStore(self._database, row.name, run))
+        terms = json.loads(row.terms)
+        budget = Budget(terms["epsilon"], terms["delta"], terms["adjacency"])
+        return Purse(budget, filter_terms(terms), store=DatasetStore(self._database, row.name, run))
 
     def taken_by(self, dataset: str, run: str) -> tuple[Taken, ...]:
-        """What one run has taken of an account, in order."""
+        """The rows that one run has reserved, in order."""
         with self._database.reading() as connection:
-            self._database.check(connection)
             account = account_row(connection, dataset)
             rows = rows_of(connection, dataset, run)
         return tuple(Taken(row.number, row.run_key, entry_of(row, account)) for row in rows)
 
-    # --- who looks ----------------------------------------------------------------------------------------------
-
     def datasets(self) -> tuple[str, ...]:
         """The names of all accounts."""
         with self._database.reading() as connection:
-            self._database.check(connection)
             return tuple(connection.execute(select(ACCOUNTS.c.name).order_by(ACCOUNTS.c.name)).scalars())
 
     def state(self, dataset: str) -> AccountState:
         """How an account stands."""
         with self._database.reading() as connection:
-            self._database.check(connection)
             row = account_row(connection, dataset)
             runs = connection.execute(select(RUNS).where(RUNS.c.account == dataset).order_by(RUNS.c.number)).all()
-        entries, said = tuple(entry_of(run, row) for run in runs), json.loads(row.terms)
+        kept = json.loads(row.terms)["filter"]
         open_runs = [run for run in runs if run.state == "reserved"]
         sums = [sum(getattr(run, name) for run in open_runs) for name in ("reserved", "reserved_delta")]
         spent = row.taken - sums[0], row.taken_delta - sums[1]
@@ -240,39 +222,36 @@ class Ledger:
             dataset,
             account.budget,
             row.unit,
-            said["filter"]["name"],
-            said["filter"]["order"],
+            kept["name"],
+            kept["order"],
             _in(row, row.cap, row.cap_delta),
             _in(row, *sums),
             _in(row, *spent),
             _in(row, *left),
             account.left,
-            entries,
+            tuple(entry_of(run, row) for run in runs),
             tuple(run.run_key for run in runs),
             tuple(run.owner for run in runs),
         )
 
     def history(self, dataset: str | None = None) -> Iterator[HistoryRow]:
-        """All that ever happened, in order, or what happened to one data set."""
+        """The history in order, of everything or of one data set."""
         query = select(HISTORY).order_by(HISTORY.c.seq)
         if dataset is not None:
             query = query.where(HISTORY.c.account == dataset)
         with self._database.reading() as connection:
-            self._database.check(connection)
             for row in connection.execute(query):
                 yield HistoryRow(*row)
 
     def head(self) -> tuple[int, str]:
-        """Where the history ends: keep it elsewhere, and nothing before it can be changed or cut off unnoticed."""
+        """The end of the history: with a copy kept elsewhere, no earlier row can be changed or cut off unnoticed."""
         with self._database.reading() as connection:
-            self._database.check(connection)
             row = connection.execute(select(LEDGER)).one()
             return int(row.seq), str(row.head)
 
     def export(self) -> dict[str, Any]:
         """The whole ledger as plain data."""
         with self._database.reading() as connection:
-            self._database.check(connection)
             last = connection.execute(select(LEDGER)).one()
             rows = {
                 table.name.removeprefix("noisewise_"): [dict(row._mapping) for row in connection.execute(select(table))]
@@ -282,7 +261,7 @@ class Ledger:
 
 
 def account_in(url: str | os.PathLike[str] | None, dataset: str | None) -> Account:
-    """The account of a data set in a ledger, as faces and commands take it."""
+    """The account of a data set in a ledger."""
     if not dataset:
         raise ValueError("a ledger holds accounts of data sets; say which one: --dataset NAME (dataset= in Python)")
     return Ledger(url).account(dataset)
@@ -294,7 +273,6 @@ def rights(role: str, schema: str) -> list[str]:
     functions = (
         "noisewise_reserve(text, text, text, bigint, bigint)",
         "noisewise_claim(text, bigint, double precision, double precision)",
-        "noisewise_settle(text, bigint, double precision, bigint, bigint, text, text)",
         "noisewise_settle(text, bigint, double precision, bigint, bigint, text, text, text)",
     )
     return [
@@ -325,7 +303,7 @@ def _in(row: Any, cost: int, delta: int) -> Amount:
 
 
 def _new_file(path: str) -> str:
-    """An empty file of one's own: not a link that somebody laid out, and readable by nobody else."""
+    """A new empty file, readable by its owner alone; a link that is there is refused."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, 0o600))
     except FileExistsError:
@@ -334,25 +312,22 @@ def _new_file(path: str) -> str:
 
 
 def _make(database: Database) -> None:
-    with database.writing() as connection:
+    with database.writing(new=True) as connection:
         schema = _schema(connection) if database.server else ""
         if database.server and connection.dialect.has_table(connection, LEDGER.name):
             raise ValueError(f"{database.name} holds a ledger already; go on with it")
         metadata.create_all(connection, checkfirst=False)
-        for statement in _server(schema) if database.server else SQLITE_TRIGGERS:
+        statements = SQLITE_TRIGGERS
+        if database.server:  # one script: the driver takes several statements without parameters
+            script = files(__package__).joinpath("server.sql").read_text(encoding="utf-8")
+            statements = (script.replace("{schema}", schema).replace("%", "%%"),)
+        for statement in statements:
             connection.exec_driver_sql(statement)
         connection.execute(insert(LEDGER), {"one": 1, "version": VERSION, "seq": 0, "head": START})
         add(connection, "", None, "created", {"version": VERSION})
 
 
 def _schema(connection: Connection) -> str:
-    """Where tables of the ledger lie, quoted."""
     return connection.dialect.identifier_preparer.quote(
         str(connection.execute(select(func.current_schema())).scalar_one())
     )
-
-
-def _server(schema: str) -> list[str]:
-    """What a server does by itself, as one script: the driver takes several statements without parameters."""
-    script = files(__package__).joinpath("server.sql").read_text(encoding="utf-8")
-    return [script.replace("{schema}", schema).replace("%", "%%")]

@@ -1,4 +1,4 @@
-"""An account as people look at it: a line for each run, with what it took of what was granted and when."""
+"""An account in lines for people: one for each run, with its share of what was granted and when it began."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class AccountLine:
 
 
 def lines_of(ledger: Ledger, dataset: str) -> tuple[AccountState, tuple[AccountLine, ...]]:
-    """How an account stands, and its runs in order."""
+    """The state of an account, and its runs in order."""
     state = ledger.state(dataset)
     began = {row.number: row.at for row in ledger.history(dataset) if row.kind == "reserved"}
     granted, lines = state.granted, []
     for number, (entry, key, owner) in enumerate(zip(state.entries, state.keys, state.owners, strict=True)):
-        told, counted = entry.terms, entry.counted
+        terms, counted = entry.terms, entry.counted
         lines.append(
             AccountLine(
                 number,
-                str(told["what"]),
-                float(told["epsilon"]),
-                float(told["delta"]),
+                str(terms["what"]),
+                float(terms["epsilon"]),
+                float(terms["delta"]),
                 counted.cost / granted.cost,
                 counted.delta / granted.delta if granted.delta else 0.0,
                 entry.state,
@@ -51,8 +51,8 @@ def lines_of(ledger: Ledger, dataset: str) -> tuple[AccountState, tuple[AccountL
     return state, tuple(lines)
 
 
-def told(row: HistoryRow) -> dict[str, Any]:
-    """A row of the history as plain data, with its body read."""
+def history_row(row: HistoryRow) -> dict[str, Any]:
+    """A row of the history as plain data, with its body parsed."""
     body = json.loads(row.body)
     for name in ("terms", "events"):
         if isinstance(body.get(name), str):
@@ -61,8 +61,7 @@ def told(row: HistoryRow) -> dict[str, Any]:
 
 
 def in_words(row: HistoryRow) -> str:
-    """What happened, in one line."""
-    body: Mapping[str, Any] = told(row)["body"]
+    body: Mapping[str, Any] = history_row(row)["body"]
     run = f"run {row.number} of {row.account!r}"
     match row.kind:
         case "registered" | "granted":

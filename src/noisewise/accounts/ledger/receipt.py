@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...trusted.events import Leaf, from_dict, leaves
+from ...trusted.events import from_dict, leaves
 from ..account import Account
 from ..store import PurseEntry, entry_from_dict, entry_to_dict
 from .ledger import Ledger, Taken
@@ -19,7 +18,7 @@ BAD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, Recu
 
 @dataclass(frozen=True)
 class Payment:
-    """One run and the account that pays for it. All that it takes has keys that begin alike, so it finds them again."""
+    """One run and the account that pays for it. The keys of its rows begin alike, so that it finds them again."""
 
     ledger: Ledger
     account: Account
@@ -27,7 +26,7 @@ class Payment:
 
     @classmethod
     def from_account(cls, ledger: Ledger, dataset: str, run: str | None = None) -> Payment:
-        """A payment of a new run, or of one that is taken up."""
+        """A payment of a new run, or of one that is resumed."""
         run = run or new_run()
         return cls(ledger, ledger.account(dataset, run=run), run)
 
@@ -40,7 +39,7 @@ class Payment:
         return {one.number: one.entry for one in self._taken()}
 
     def receipt(self) -> dict[str, Any]:
-        """Plain data for the run's folder: its own rows and nobody else's, and not where the ledger lies."""
+        """Plain data for the run's folder: its own rows alone, and not where the ledger lies."""
         entries = [{"number": one.number, "key": one.key, **entry_to_dict(one.entry)} for one in self._taken()]
         return {"format": FORMAT, "dataset": self.dataset, "entries": entries}
 
@@ -87,20 +86,13 @@ def _checked(ledger: Ledger, receipt: Any, statement: Mapping[str, Any], dataset
         own.append(entry)
         yield number
     for what, promised in _stated(statement):
-        if not any(_same(entry, promised) for entry in own):
+        events = leaves([from_dict(event) for event in promised["events"]])
+        if not any(entry.terms["meter"] == promised["meter"] and leaves(entry.events) == events for entry in own):
             raise _No(f"none of its runs in the account {name!r} is the {what} that the statement tells of")
 
 
 def _stated(statement: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """What a statement says was paid for: the training, or the search that it was a part of, and bounds before it."""
+    """What the statement lists as paid for: the training, or the search that it was a part of, and bounds before it."""
     yield "training", statement
     if (before := statement.get("preparation")) is not None:
         yield "purchase of bounds", before
-
-
-def _same(entry: PurseEntry, promised: Mapping[str, Any]) -> bool:
-    return entry.terms["meter"] == promised["meter"] and leaves(entry.events) == _leaves(promised["events"])
-
-
-def _leaves(events: Any) -> Counter[Leaf]:
-    return leaves([from_dict(event) for event in events])

@@ -97,13 +97,6 @@ BEGIN
       'journal', of_journal::json) END::text);
 END $$;
 
--- For software of an earlier version, which keeps no journals.
-CREATE OR REPLACE FUNCTION noisewise_settle(of_account text, of_number bigint, of_claimed double precision, of_spent bigint,
-  of_delta bigint, of_state text, of_events text) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT {schema}.noisewise_settle(of_account, of_number, of_claimed, of_spent, of_delta, of_state, of_events, NULL);
-$$;
-
 CREATE OR REPLACE FUNCTION noisewise_kept() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN RAISE EXCEPTION 'a history is only ever added to'; END $$;
 
@@ -114,5 +107,4 @@ FOR EACH STATEMENT EXECUTE FUNCTION noisewise_kept();
 REVOKE ALL ON FUNCTION noisewise_add(text, bigint, text, text), noisewise_own(text, bigint),
   noisewise_reserve(text, text, text, bigint, bigint), noisewise_kept(),
   noisewise_claim(text, bigint, double precision, double precision),
-  noisewise_settle(text, bigint, double precision, bigint, bigint, text, text),
   noisewise_settle(text, bigint, double precision, bigint, bigint, text, text, text) FROM PUBLIC;

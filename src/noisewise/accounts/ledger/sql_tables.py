@@ -81,8 +81,6 @@ SQLITE_TRIGGERS = tuple(
 
 
 class HistoryRow(NamedTuple):
-    """A row of the history."""
-
     seq: int
     at: str
     account: str
@@ -94,7 +92,6 @@ class HistoryRow(NamedTuple):
 
     @property
     def expected(self) -> str:
-        """The hash that it must have."""
         return hashed(self.previous, self.seq, self.at, self.account, self.number, self.kind, self.body)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import Connection, select, text, update
 
 from ...trusted.accountants.base import currencies
-from ...trusted.accountants.terms import Budget
+from ...trusted.accountants.terms import Budget, Terms
 from ...trusted.counts import BudgetExhausted, up
 from ...trusted.events import from_dict, to_dict
 from ..account import UNITS
@@ -40,9 +40,7 @@ class DatasetStore:
 
     def __init__(self, database: Database, name: str, run: str | None = None) -> None:
         self._database, self.name = database, name
-        self.run = run or new_run()  # what the keys of all that is reserved here begin with
-
-    # --- reading --------------------------------------------------------------------------------------------------
+        self.run = run or new_run()  # the beginning of the keys of all rows that are reserved here
 
     def entries(self, terms: Mapping[str, Any]) -> Entries:
         with self._database.reading() as connection:
@@ -56,15 +54,12 @@ class DatasetStore:
         cost, delta = account.cap - account.taken, account.cap_delta - account.taken_delta
         return cost * Fraction(account.unit_cost), delta * Fraction(account.unit_delta)
 
-    def _account(self, connection: Connection, terms: Mapping[str, Any] | None) -> Any:
-        self._database.check(connection)
+    def _account(self, connection: Connection, terms: Mapping[str, Any]) -> Any:
         found = account_row(connection, self.name)
         there = json.loads(found.terms)
-        if terms is not None and any(there[name] != terms[name] for name in ("filter", "adjacency")):
+        if any(there[name] != terms[name] for name in ("filter", "adjacency")):
             raise ValueError(f"the account {self.name!r} is kept in another currency, or under another relation")
         return found
-
-    # --- writing --------------------------------------------------------------------------------------------------
 
     def reserve(self, terms: Mapping[str, Any], entry: PurseEntry) -> int:
         key, described = f"{self.run}{secrets.token_hex(4)}", canonical(dict(entry.terms))
@@ -113,24 +108,14 @@ class DatasetStore:
             if settled.journal is not None:
                 journal = {"head": settled.journal.head, "charged": settled.journal.events.total()}
             most = most_claimed(connection, self.name, number)
-            if most > UNUSED and (journal is None or not self._keeps_journals(connection)):
+            if most > UNUSED and journal is None:
                 given |= {"spent": max(cost, least_units(there.reserved, most)), "delta": there.reserved_delta}
             if self._database.server:
-                self._settle_there(connection, {**given, "events": events, "claimed": there.claimed}, journal)
+                end = None if journal is None else canonical(journal)
+                query = _SETTLE.bindparams(**given, claimed=there.claimed, events=events, journal=end)
+                connection.execute(query)
             else:
                 _settle(connection, there, given, events, journal)
-
-    def _keeps_journals(self, connection: Connection) -> bool:
-        """Whether it is a file, or a server whose functions are of this version; elsewhere the claim counts."""
-        return not self._database.server or bool(connection.execute(_KEEPS_JOURNALS).scalar_one())
-
-    def _settle_there(self, connection: Connection, given: Mapping[str, Any], journal: Any) -> None:
-        query = "SELECT noisewise_settle(:account, :number, :claimed, :spent, :delta, :state, :events"
-        if self._keeps_journals(connection):
-            said = None if journal is None else canonical(journal)
-            connection.execute(text(f"{query}, :journal)").bindparams(**given, journal=said))
-        else:
-            connection.execute(text(f"{query})").bindparams(**given))
 
     def _shortage(self, entry: PurseEntry, account: Any) -> str:
         cost = float((account.cap - account.taken) * Fraction(account.unit_cost))
@@ -146,11 +131,8 @@ def new_run() -> str:
     return secrets.token_hex(12)
 
 
-# --- amounts ----------------------------------------------------------------------------------------------------------
-
-
 def in_units(amount: float, unit: float) -> int:
-    """So many whole units, rounded up; more than any cap has counts as so many."""
+    """An amount in whole units, rounded up, and at most ``MAX_CAP_UNITS``."""
     return min(math.ceil(Fraction(amount) / Fraction(unit)), MAX_CAP_UNITS)
 
 
@@ -163,8 +145,14 @@ def _amount(cost: int, delta: int, account: Any) -> Amount:
     return Amount(up(cost * Fraction(account.unit_cost)), up(delta * Fraction(account.unit_delta)))
 
 
+def filter_terms(account: Mapping[str, Any]) -> Terms:
+    """The terms of the filter that keeps an account, from its terms as plain data."""
+    kept = account["filter"]
+    return Terms.adaptive(kept["name"], order=kept["order"], one_shot_delta=kept["one_shot_delta"])
+
+
 def entry_of(row: Any, account: Any) -> PurseEntry:
-    """A row as the purse knows it; one that makes no sense is refused."""
+    """A row as an entry of the purse; an impossible one is refused."""
     try:
         check_terms(json.loads(row.terms))
         if not all(_whole(amount) for amount in (row.reserved, row.reserved_delta, row.number)):
@@ -185,28 +173,27 @@ def canonical(data: Any) -> str:
 
 
 def least_units(reserved: int, claimed: float) -> int:
-    """What a run takes at least that claimed this share of the units that it reserved."""
+    """The least that a run takes which claimed this share of its reserved units."""
     return math.ceil(Fraction(claimed) * reserved)
 
 
 def most_claimed(connection: Connection, account: str, number: int) -> float:
-    """The largest share that a run ever claimed: it may have drawn so much, whatever it claimed later."""
+    """The largest share that a run ever claimed: it may have used that much, whatever it claimed later."""
     query = select(HISTORY.c.body).where(HISTORY.c.account == account, HISTORY.c.number == number)
     bodies = connection.execute(query.where(HISTORY.c.kind == "claimed")).scalars()
     return max((float(json.loads(body)["after"]) for body in bodies), default=0.0)
 
 
-# --- rows: on SQLite; PostgreSQL does the same in its own functions (server.sql), which is all that an analyst may call ----
+# Rows on SQLite; PostgreSQL does the same in its own functions (server.sql), which are all that an analyst may call.
 
 
 def rows_of(connection: Connection, account: str, run: str) -> list[Any]:
-    """What one run reserved, in order."""
+    """The rows that one run reserved, in order."""
     query = select(RUNS).where(RUNS.c.account == account, RUNS.c.run_key.startswith(run, autoescape=True))
     return list(connection.execute(query.order_by(RUNS.c.number)))
 
 
 def account_row(connection: Connection, name: str) -> Any:
-    """The row of an account."""
     found = connection.execute(_ACCOUNT, {"named": name}).one_or_none()
     if found is None:
         raise ValueError(f"there is no account {name!r} in this ledger; register it with noisewise ledger register")
@@ -216,14 +203,14 @@ def account_row(connection: Connection, name: str) -> Any:
 
 
 def sensible(account: Any) -> bool:
-    """Whether the row of an account can be one that was registered."""
+    """Whether the row of an account is possible."""
     try:
-        said = json.loads(account.terms)
+        terms = json.loads(account.terms)
         units = [type(unit) is float and math.frexp(unit)[0] == 0.5 for unit in (account.unit_cost, account.unit_delta)]
         numbers = [account.cap, account.cap_delta, account.taken, account.taken_delta, account.runs]
-        kept = said["filter"]
-        Budget(said["epsilon"], said["delta"], said["adjacency"])
-        return all(units) and all(map(_whole, numbers)) and account.unit in UNITS and kept["name"] in currencies()
+        Budget(terms["epsilon"], terms["delta"], terms["adjacency"])
+        known = account.unit in UNITS and terms["filter"]["name"] in currencies()
+        return known and all(units) and all(map(_whole, numbers))
     except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
         return False
 
@@ -238,7 +225,6 @@ _ACCOUNT = text(
 
 
 def run_row(connection: Connection, account: str, number: int) -> Any:
-    """The row of a run, or None."""
     query = select(RUNS).where(RUNS.c.account == account, RUNS.c.number == number)
     return connection.execute(query).one_or_none()
 
@@ -248,17 +234,15 @@ def add(connection: Connection, account: str, number: int | None, kind: str, bod
     last = connection.execute(_LEDGER).one()
     if not _whole(last.seq):
         raise ValueError("the end of the history cannot be read; check the ledger with noisewise ledger verify")
-    at, seq, told = datetime.now(UTC).isoformat(timespec="microseconds"), last.seq + 1, canonical(body)
-    head = hashed(last.head, seq, at, account, number, kind, told)
-    row = {"seq": seq, "at": at, "account": account, "number": number, "kind": kind, "body": told}
+    at, seq, content = datetime.now(UTC).isoformat(timespec="microseconds"), last.seq + 1, canonical(body)
+    head = hashed(last.head, seq, at, account, number, kind, content)
+    row = {"seq": seq, "at": at, "account": account, "number": number, "kind": kind, "body": content}
     connection.execute(_ADD, {**row, "previous": last.head, "hash": head})
     connection.execute(_MOVE, {"new_seq": seq, "new_head": head})
 
 
-# made once: making a statement takes longer than SQLite does to carry it out
-_KEEPS_JOURNALS = text(
-    "SELECT to_regprocedure('noisewise_settle(text,bigint,double precision,bigint,bigint,text,text,text)') IS NOT NULL"
-)
+# made once: making a statement takes longer than SQLite takes to execute it
+_SETTLE = text("SELECT noisewise_settle(:account, :number, :claimed, :spent, :delta, :state, :events, :journal)")
 _LEDGER = text("SELECT seq, head FROM noisewise_ledger")
 _ADD = text(
     "INSERT INTO noisewise_history (seq, at, account, number, kind, body, previous, hash) "

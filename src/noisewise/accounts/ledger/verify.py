@@ -1,4 +1,4 @@
-"""Whether a ledger is what it says: the chain of its history, its tables against it, and every price computed anew."""
+"""Checks of a ledger: the chain of its history, its tables against the history, and every price computed anew."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...trusted.accountants.terms import Budget, Terms
+from ...trusted.accountants.terms import Budget
 from ...trusted.events import leaves
 from ...trusted.meter import meter_from
 from ..account import PERSONS
@@ -18,7 +18,7 @@ from ..replay import replayed
 from ..store import Amount, Closed, PurseEntry
 from .ledger import Ledger
 from .sql_tables import START, VERSION, HistoryRow
-from .store import canonical, entry_of, in_units
+from .store import canonical, entry_of, filter_terms, in_units
 
 HEAD = re.compile("[0-9a-f]{64}")
 BAD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
@@ -26,7 +26,7 @@ BAD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, Recu
 
 @dataclass(frozen=True)
 class Findings:
-    """What is wrong with a ledger; nothing, if it holds."""
+    """The faults of a ledger; none, if it holds."""
 
     seq: int
     head: str
@@ -69,9 +69,9 @@ def verified(
 
     ``journals``: closed journals of its runs; given any, every run that took less than it claimed must have its own among them.
 
-    Found are rows of the history that were edited, removed, reordered or added by hand, and a history that was cut off, if
-    the later hashes and the table that names its end were left alone, or a head was kept elsewhere: who may write everything
-    can make a chain anew, or bring back an old copy, and only such a head tells. Found are tables that differ from the
+    It finds rows of the history that were edited, removed, reordered or added by hand, and a history that was cut off, if
+    the later hashes and the table that names its end were left alone, or a head was kept elsewhere: someone with all rights
+    can make a chain anew, or restore an old copy, and only such a head shows it. It finds tables that differ from the
     history; sums above a cap; runs of another relation or unit than the account, that reserved less than their terms cost, or
     that returned more than their events leave; and runs that took less than they ever claimed, unless costs add up in their
     meter and the history has the end of a closed journal, with no more events charged than were settled.
@@ -112,57 +112,57 @@ def _chain(rows: list[HistoryRow], document: Mapping[str, Any], known: tuple[tup
 
 
 def _tables(rows: list[HistoryRow], document: Mapping[str, Any]) -> Iterator[str]:
-    """What the history says happened, against how things stand."""
-    told = _Replayed()
+    """Where the tables differ from what the history says."""
+    replay = _Replayed()
     for row in rows:
         try:
-            _take(told, row, json.loads(row.body))
+            _take(replay, row, json.loads(row.body))
         except BAD:
             yield f"row {row.seq} of the history tells of something that cannot have happened"
     accounts = {row["name"]: dict(row) for row in document["accounts"]}
     runs = {(row["account"], row["number"]): dict(row) for row in document["runs"]}
     if len(accounts) != len(document["accounts"]) or len(runs) != len(document["runs"]):
         yield "an account or a run is there twice"
-    yield from _differences("the account", told.accounts, accounts)
-    yield from _differences("the run", told.runs, runs)
+    yield from _differences("the account", replay.accounts, accounts)
+    yield from _differences("the run", replay.runs, runs)
 
 
-def _differences(what: str, told: Mapping[Any, Any], there: Mapping[Any, Any]) -> Iterator[str]:
-    for name in sorted({*told, *there}, key=str):
-        if told.get(name) != there.get(name):
+def _differences(what: str, stated: Mapping[Any, Any], there: Mapping[Any, Any]) -> Iterator[str]:
+    for name in sorted({*stated, *there}, key=str):
+        if stated.get(name) != there.get(name):
             yield f"{what} {name!r} is not what the history says"
 
 
-def _take(told: _Replayed, row: HistoryRow, body: Any) -> None:
+def _take(replay: _Replayed, row: HistoryRow, body: Any) -> None:
     where = (row.account, -1 if row.number is None else int(row.number))
     match row.kind:
         case "created":
             _possible(body == {"version": VERSION})
         case "registered":
-            _possible(row.account not in told.accounts and body["taken"] == body["taken_delta"] == body["runs"] == 0)
-            told.accounts[row.account] = {**body, "terms": canonical(body["terms"])}
+            _possible(row.account not in replay.accounts and body["taken"] == body["taken_delta"] == body["runs"] == 0)
+            replay.accounts[row.account] = {**body, "terms": canonical(body["terms"])}
         case "granted":
-            account = told.accounts[row.account]
+            account = replay.accounts[row.account]
             _possible(body["cap"] >= account["cap"] and body["cap_delta"] >= account["cap_delta"])
             account.update(body, terms=canonical(body["terms"]))
         case "reserved":
-            account = told.accounts[row.account]
+            account = replay.accounts[row.account]
             _possible(where[1] == account["runs"])
             _move(account, int(body["reserved"]), int(body["reserved_delta"]))
             account["runs"] += 1
             entry = {"run_key": body["key"], "spent": None, "spent_delta": None, "events": None, "claimed": 0.0}
             same = {name: body[name] for name in ("owner", "terms", "reserved", "reserved_delta")}
-            told.runs[where] = {"account": where[0], "number": where[1], **entry, **same, "state": "reserved"}
+            replay.runs[where] = {"account": where[0], "number": where[1], **entry, **same, "state": "reserved"}
         case "claimed":
-            run = told.runs[where]
+            run = replay.runs[where]
             _possible(run["state"] == "reserved" and run["claimed"] == body["before"] != body["after"])
             run["claimed"] = float(body["after"])
         case "settled":
-            run = told.runs[where]
+            run = replay.runs[where]
             _possible(run["state"] == "reserved" and body["state"] in ("spent", "failed"))
             _possible(0 <= body["spent"] <= run["reserved"] and 0 <= body["spent_delta"] <= run["reserved_delta"])
             back = (body["spent"] - run["reserved"], body["spent_delta"] - run["reserved_delta"])
-            _move(told.accounts[row.account], *back)
+            _move(replay.accounts[row.account], *back)
             run.update({name: body[name] for name in ("spent", "spent_delta", "state", "events")})
         case _:
             raise ValueError("unknown")
@@ -175,7 +175,7 @@ def _move(account: dict[str, Any], cost: int, delta: int) -> None:
 
 
 def _possible(holds: bool) -> None:
-    """Stop at what cannot have happened."""
+    """Raise for what cannot have happened."""
     if not holds:
         raise ValueError("it cannot have happened")
 
@@ -200,16 +200,12 @@ def _prices(
     claims: Mapping[tuple[str, int | None], _Claim],
     shown: Mapping[str, Closed] | None,
 ) -> Iterator[str]:
-    """Every price of an account computed anew, from the terms and events that are written down."""
-    said = json.loads(account.terms)
-    kept = said["filter"]
-    budget = Budget(said["epsilon"], said["delta"], said["adjacency"])
-    terms = Terms.adaptive(kept["name"], order=kept["order"], one_shot_delta=kept["one_shot_delta"])
-    purse = Purse(budget, terms)
+    """Check every price of an account, computed anew from its terms and events."""
+    terms = json.loads(account.terms)
+    purse = Purse(Budget(terms["epsilon"], terms["delta"], terms["adjacency"]), filter_terms(terms))
     cap = Amount(**purse.terms["cap"])
-    if account.cap > in_units(cap.cost, account.unit_cost) or account.cap_delta > in_units(
-        cap.delta, account.unit_delta
-    ):
+    most = in_units(cap.cost, account.unit_cost), in_units(cap.delta, account.unit_delta)
+    if account.cap > most[0] or account.cap_delta > most[1]:
         yield f"the account {account.name!r} has a larger cap than its budget gives"
     persons = account.unit == "person"
     for run in runs:
@@ -221,29 +217,27 @@ def _prices(
 
 
 def _below_claim(purse: Purse, entry: PurseEntry, claim: _Claim, shown: Mapping[str, Closed] | None) -> str:
-    """Why a run cannot have taken less than it claimed; nothing, where it can or did not. Its price was found right."""
+    """Why a run cannot have taken less than it claimed; empty, where it can or did not. Its price was checked before."""
     if entry.spent is None:
         return ""
-    meter = meter_from(
-        Budget(entry.terms["epsilon"], entry.terms["delta"], entry.terms["adjacency"]), entry.terms["meter"]
-    )
+    promise = Budget(entry.terms["epsilon"], entry.terms["delta"], entry.terms["adjacency"])
+    meter = meter_from(promise, entry.terms["meter"])
     replayed(meter, entry.events)
     if purse.settled(meter, entry.reserved, claim.most).within(entry.spent):
         return ""
-    journal, paid = claim.journal, leaves(list(entry.events)).total()
-    if not _ends_a_journal(journal) or not 1 <= journal["charged"] <= paid:  # type: ignore[index]
-        return "took less than it claimed, without a closed journal that shows why"
-    there = Closed(journal["head"], meter.events) if shown is None else shown.get(journal["head"])  # type: ignore[index]
+    paid = leaves(list(entry.events)).total()
+    match claim.journal:
+        case {"head": str(head), "charged": int(charged), **rest} if (
+            not rest and HEAD.fullmatch(head) and type(charged) is int and 1 <= charged <= paid
+        ):
+            there = Closed(head, meter.events) if shown is None else shown.get(head)
+        case _:
+            return "took less than it claimed, without a closed journal that shows why"
     if there is None:
         return "took less than it claimed, and its journal is not among those that were shown"
     if not purse.settled(meter, entry.reserved, claim.most, there).within(entry.spent):
         return "took less than it claimed, which its journal or its meter does not allow"
     return ""
-
-
-def _ends_a_journal(journal: Any) -> bool:
-    whole = isinstance(journal, Mapping) and set(journal) == {"head", "charged"}
-    return whole and bool(HEAD.fullmatch(str(journal["head"]))) and type(journal["charged"]) is int
 
 
 def _price(purse: Purse, entry: PurseEntry, *, persons: bool) -> str:

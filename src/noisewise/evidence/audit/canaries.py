@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from ...guest import method_named
 from ...methods import Method
-from ...methods.preparation import TableColumn
 from ...trusted.events import FULL, Adjacency
+from ...trusted.features.features import TableColumn
 from ...trusted.losses import Loss, loss_named
 from ...trusted.models import Additive, Linear
 from ...trusted.units import RECORD, Unit

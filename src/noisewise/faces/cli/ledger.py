@@ -177,14 +177,14 @@ def history(url: LedgerUrl = None, dataset: MaybeDataset = None, json_output: Js
 
     Example: [bold]noisewise ledger history --ledger ledger.db --dataset patients[/bold]
     """
-    from ...accounts.ledger.lines import in_words, told
+    from ...accounts.ledger.lines import history_row, in_words
 
     opened = _opened(url)
     if dataset is not None:
         opened.account(dataset)  # an unknown name is refused
     rows = list(opened.history(dataset))
     if json_output:
-        print_json([told(row) for row in rows])
+        print_json([history_row(row) for row in rows])
         return
     for row in rows:
         typer.echo(f"{row.seq:>6}  {row.at[:19].replace('T', ' ')}  {row.hash[:12]}  {in_words(row)}")

@@ -1,4 +1,8 @@
-"""The loss of a private loop: it computes each record's loss alone, and is the only way from outputs to the books."""
+"""The module and the loss in a private loop: each goes over the records one by one, and only their sums reach a step.
+
+``module.forward`` is replaced, so that the module stays what it is: names in its state_dict, its own methods, its type. In
+training each record goes through it alone, and the tape waits for a loss.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +22,7 @@ from .handed_over import Handed, unmarked
 from .rehearsals import Rehearsals
 from .run import OTHER_ROWS, EngineRun
 
-# Calls of a module in a loop of the user's own: in training each record goes through it alone, and the books wait for a loss.
-#
-# ``module.forward`` is stood in for, so that the module stays what it is: names in its state_dict, its own methods, its type.
-
-
-ROWS = "_noisewise_rows"  # of an output: the books, the mark of the piece, and the tensor of all records that it shows
+ROWS = "_noisewise_rows"  # of an output: the tape, the mark of the piece, and the tensor of all records that it shows
 STALE = (
     "rows of an earlier batch, or of several, come to the module; give it the rows that the data loader handed out last, or "
     "what torch functions make of them alone"
@@ -31,10 +30,12 @@ STALE = (
 
 
 class Forward:
-    """Stands in for ``module.forward``. A copy of the module has its own forward back: it is no part of the private run."""
+    """Stands in for ``module.forward``. A copy of the module has its own forward again: it is no part of the private run.
+
+    ``attached``: outputs keep their graph, so that any loss reaches the tape; else only a criterion's does.
+    """
 
     def __init__(self, module: nn.Module, run: EngineRun, rehearsals: Rehearsals, *, attached: bool) -> None:
-        """``attached``: outputs keep their graph, so that any loss reaches the books; else a criterion's alone does."""
         self._module, self._run, self._rehearsals, self._attached = module, run, rehearsals, attached
         self.own = module.forward
         self._trains = [(each, each.requires_grad) for each in module.parameters()]
@@ -54,8 +55,13 @@ class Forward:
         if rows == 0:
             if trains:
                 run.passed_nothing()
-            args, kwargs = map_tensors(_one_row, (args, kwargs))
-            return map_tensors(_no_row, self.own(*args, **kwargs))
+            # zeros in place of no row, of which nothing is kept: modules that reshape cannot take an empty batch
+            args, kwargs = map_tensors(
+                lambda leaf: leaf.new_zeros((1, *leaf.shape[1:])) if leaf.dim() and leaf.shape[0] == 0 else leaf,
+                (args, kwargs),
+            )
+            outputs = self.own(*args, **kwargs)
+            return map_tensors(lambda leaf: leaf[:0] if leaf.dim() and leaf.shape[0] == 1 else leaf, outputs)
         if not trains:
             return self.own(*args, **kwargs)
         if rows is None:
@@ -73,64 +79,57 @@ class Forward:
         return self._private(args, kwargs, rows, ticket)
 
     def _private(self, args: Any, kwargs: Any, rows: int, ticket: object) -> Any:
-        run = self._run
-        layout = self._rehearsed(args, kwargs)
+        run, layout = self._run, self._rehearsals.of_call(args, kwargs)  # rehearsed before the module sees its rows
+        if layout.names != run.layout.names:
+            raise Refused("the module trains other parameters in this call than in others; call it in one way")
         tape, outputs = self._alone(args, kwargs, rows, layout)
         kept = [(each.grad, None if each.grad is None else each.grad._version) for each in run.parameters]
         tape.on_end = lambda: self._ended(tape, rows, ticket, kept)
         if self._attached:
             tape.scale = rows if run.mean else 1
-            return outputs_of(tape, outputs, self._with_graph)
-        return outputs_of(tape, outputs, lambda whole, one: self._shown(tape, ticket, whole, one))
 
-    def _with_graph(self, whole: Tensor, one: Tensor) -> Tensor:
-        if not one.dim():  # a loss inside of the module, one for each record
-            return whole.mean() if self._run.mean else whole.sum()
-        return in_a_batch(whole, one)
+        def output(whole: Tensor, one: Tensor) -> Tensor:
+            given = whole if self._attached else whole.detach()
+            if one.dim():
+                given = in_a_batch(given, one)
+            else:  # a loss inside the module, one for each record
+                given = given.mean() if run.mean or not self._attached else given.sum()
+            if not self._attached:
+                setattr(given, ROWS, (tape, ticket, whole))
+            return given
 
-    def _shown(self, tape: Tape, ticket: object, whole: Tensor, one: Tensor) -> Tensor:
-        shown = whole.detach().mean() if not one.dim() else in_a_batch(whole.detach(), one)
-        setattr(shown, ROWS, (tape, ticket, whole))
-        return shown
+        return outputs_of(tape, outputs, output)
 
     def _alone(self, args: Any, kwargs: Any, rows: int, layout: Layout) -> tuple[Tape, Any]:
         """A pass over all rows; where a function raises, those rows that it raises for alone are left out."""
-        run, seed = self._run, self._run.words()
         try:
-            return self._tried(args, kwargs, rows, layout, seed)
+            return self._tried(args, kwargs, rows, layout)
         except Refused:
             raise
         except Exception:
             bad = torch.tensor([not self._works(args, kwargs, row, layout) for row in range(rows)])
         places = torch.arange(rows).masked_fill(bad, int(bad.long().argmin()))
-        stand_ins = map_tensors(lambda one: one[places.to(one.device)], (args, kwargs))
+        args, kwargs = map_tensors(lambda one: one[places.to(one.device)], (args, kwargs))
         if bool(bad.all()):
-            stand_ins = map_tensors(torch.zeros_like, (args, kwargs))
-        tape, outputs = self._tried(stand_ins[0], stand_ins[1], rows, layout, run.words())
+            args, kwargs = map_tensors(torch.zeros_like, (args, kwargs))
+        tape, outputs = self._tried(args, kwargs, rows, layout)
         tape.leave_out(bad.to(tape.token.device))
         return tape, outputs
 
-    def _tried(self, args: Any, kwargs: Any, rows: int, layout: Layout, seed: int) -> tuple[Tape, Any]:
+    def _tried(self, args: Any, kwargs: Any, rows: int, layout: Layout) -> tuple[Tape, Any]:
         tape = Tape(self._run.parameters, rows, channels_last=layout.channels_last)
-        with opened(tape, self._module, seed=seed):
+        with opened(tape, self._module, seed=self._run.words()):
             inputs = one_each(tape, (args, kwargs), copied=layout.writes)
             outputs = self.own(*inputs[0], **inputs[1])
         return tape, outputs
 
     def _works(self, args: Any, kwargs: Any, row: int, layout: Layout) -> bool:
-        one = map_tensors(lambda value: value[row : row + 1], (args, kwargs))
+        args, kwargs = map_tensors(lambda value: value[row : row + 1], (args, kwargs))
         try:
-            self._tried(one[0], one[1], 1, layout, self._run.words())
+            self._tried(args, kwargs, 1, layout)
         except Exception:
             return False
         return True
-
-    def _rehearsed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Layout:
-        """What is known of such a call; one that looks new is rehearsed before the module sees its rows."""
-        layout = self._rehearsals.of_call(args, kwargs)
-        if layout.names != self._run.layout.names:
-            raise Refused("the module trains other parameters in this call than in others; call it in one way")
-        return layout
 
     def _same_parameters(self) -> None:
         now = [*self._module.parameters()]
@@ -144,18 +143,18 @@ class Forward:
             )
 
     def _ended(self, tape: Tape, rows: int, ticket: object, kept: list[tuple[Tensor | None, int | None]]) -> None:
-        """The backward pass is over; a parameter that got a gradient by another way has slipped by."""
+        """The backward pass is over; a parameter that got a gradient another way was not clipped."""
         try:
             for each, (grad, version) in zip(self._run.parameters, kept, strict=True):
                 if each.grad is not None and (each.grad is not grad or grad._version != version):
-                    raise Refused("a parameter got a gradient that was not clipped: use it inside of the module alone")
+                    raise Refused("a parameter got a gradient that was not clipped: use it inside the module alone")
             self._run.passed(tape, rows, ticket)
         finally:
             tape.free()
 
 
 def refuse_outside(module: nn.Module) -> None:
-    """Refuse what would run around ``forward``, on all rows at once."""
+    """Refuse code that would run around ``forward``, on all rows at once."""
     hooked = module._forward_pre_hooks or module._forward_hooks
     if hooked or of_torch._global_forward_hooks or of_torch._global_forward_pre_hooks:
         raise Refused(
@@ -175,7 +174,7 @@ def take_off(module: nn.Module) -> None:
 
 
 def in_a_batch(whole: Tensor, one: Tensor) -> Tensor:
-    """Outputs of all records, (batch, ...), as a batch of them looks: the batch stands where the record's one was."""
+    """Outputs of all records, (batch, ...), in the shape of a batch's: the batch is where the record's dimension of 1 was."""
     at = next((dim for dim, length in enumerate(one.shape) if length == 1), None)
     if at is None:
         raise Refused("the module gives a tensor without a dimension for the batch; keep that dimension, records first")
@@ -185,15 +184,6 @@ def in_a_batch(whole: Tensor, one: Tensor) -> Tensor:
 def rows_of(given: Any) -> int | None:
     """How many rows a call of the module has: the length of its first tensor."""
     return next((int(leaf.shape[0]) for leaf in tree_leaves(given) if isinstance(leaf, Tensor) and leaf.dim()), None)
-
-
-def _one_row(leaf: Tensor) -> Tensor:
-    """Zeros in place of no row: a made-up record, of which nothing is kept. Modules that reshape cannot take an empty batch."""
-    return leaf.new_zeros((1, *leaf.shape[1:])) if leaf.dim() and leaf.shape[0] == 0 else leaf
-
-
-def _no_row(leaf: Tensor) -> Tensor:
-    return leaf[:0] if leaf.dim() and leaf.shape[0] == 1 else leaf
 
 
 # Of every tensor: whether it has a row for each record, whether the module gave it, and its shape.
@@ -217,7 +207,7 @@ class Criterion(nn.Module):
         kinds: Kinds = []
 
         def whole(leaf: Tensor) -> Tensor:
-            """All records' outputs for those that the loop was shown; an ordinary tensor for one that was handed out."""
+            """The outputs of all records for those shown to the loop; an ordinary tensor for one that was handed out."""
             rows = getattr(leaf, ROWS, None)
             kinds.append((rows is not None or isinstance(leaf, Handed), rows is not None, leaf.shape))
             if rows is not None:
@@ -238,13 +228,13 @@ class Criterion(nn.Module):
             raise Refused(STALE)
         if any(dealt and not shown and shape[:1] != (tape.batch,) for dealt, shown, shape in kinds):
             raise Refused(
-                "the criterion is given something of the batch that has no row for each record; compute it inside of it"
+                "the criterion is given something of the batch that has no row for each record; compute it inside"
             )
         losses = self._of_each(tape, given, kinds)
         return _Shown.apply(losses.detach().mean() if self.run.mean else losses.detach().sum(), losses)
 
     def _without_rows(self, outputs: Any, targets: Any) -> Any:
-        """Outside of training the loss that was given; in training, something that says what to do when it is gone back from."""
+        """Outside training the given loss; in training a number whose backward pass raises, with what to do instead."""
         if self.run is None or not torch.is_grad_enabled() or self.run.mark() is None:
             return self.criterion(outputs, *targets)
         if self.run.waits_for_nothing():
@@ -306,7 +296,7 @@ class Criterion(nn.Module):
 
 
 class _Wrong(torch.autograd.Function):
-    """A number that cannot be gone back from, with the reason."""
+    """A number whose backward pass is refused, with the reason."""
 
     @staticmethod
     def forward(ctx: Any, token: Tensor, number: Tensor) -> Tensor:
@@ -316,12 +306,12 @@ class _Wrong(torch.autograd.Function):
     def backward(ctx: Any, *_: Tensor) -> Any:
         raise Refused(
             "the criterion was not given the module's outputs as they are, so it cannot tell records apart; reshape or combine "
-            "them inside of the module or of the criterion"
+            "them inside the module or the criterion"
         )
 
 
 class _Shown(torch.autograd.Function):
-    """A number for the loop to look at; going back from it, each record's loss counts once."""
+    """A number for the loop to look at, whose backward pass counts each record's loss once."""
 
     @staticmethod
     def forward(ctx: Any, number: Tensor, losses: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ a method asks the curator, and each answer is paid for before the records are to
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -33,7 +34,7 @@ from ..progress import bar
 from .fitted import FittedModule
 from .handed_over import handed_over, refuse_ranges, specs_of
 from .processes import ReadyModule, among_ranks, fitted_module
-from .requested import ARITHMETICS, Size, chosen, chunk_for, digest_of, size_of, with_batches, with_clip
+from .requested import ARITHMETICS, Size, chosen, chunk_for, size_of, with_batches, with_clip
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -149,7 +150,7 @@ def fit(
     asked = asked.with_settings(**{name: value for name, value in given.items() if value is not None})
 
     def prepared(rows: TensorRows, records: int) -> ReadyModule:
-        """All that is decided before the first question, for ``rows`` of so many ``records``."""
+        """What is decided before the first question, for the ``rows`` of ``records``."""
         size = size_of(records, budget, size_is_public=bool(size_is_public), expected_size=expected_size)
         how = with_batches(asked, size, steps=steps, epochs=epochs, batch_size=batch_size)
         make = partial(ModuleModel, module, loss, *specs_of(rows), reduction=loss_reduction, device=device)
@@ -160,11 +161,11 @@ def fit(
             model.chunk = model.within(max_physical_batch_size)
         how = with_clip(how, max_grad_norm, clipping, len(model.groups))
         refuse_ranges(model, rows)
-        said = _settings(budget, how, model, size, random_state=seed, batch_size=batch_size, epochs=epochs)
-        return ReadyModule(how, size, model, said)
+        asked_for = _settings(budget, how, model, size, random_state=seed, batch_size=batch_size, epochs=epochs)
+        return ReadyModule(how, size, model, asked_for)
 
     def run(ready: ReadyModule, inputs: Any, targets: Any) -> FittedModule:
-        how, size, model, said = ready
+        how, size, model, asked_for = ready
         known = None
         if public is not None:
             shown = handed_over(public, "public")
@@ -175,7 +176,7 @@ def fit(
             refuse_ranges(model, shown, "public")
             known = PublicCurator(shown.inputs, shown.targets, model=model)
         with (
-            _journal(checkpoint, {**said, "settings": plain_values(how.settings())}, model) as journal,
+            _journal(checkpoint, {**asked_for, "settings": plain_values(how.settings())}, model) as journal,
             _shown(progress) as report,
         ):
             account = account_of(purse) if seed is None else None
@@ -211,7 +212,7 @@ def _checked(budget: Budget, arithmetic: str | None, checkpoint: Any, random_sta
 
 
 def _folder(checkpoint: Any, resume: Any) -> Any:
-    """The folder of the journal, of a run that may be new or of one that is there."""
+    """The folder of the journal of a new run or of one to resume."""
     if resume is None:
         return checkpoint
     if checkpoint is not None:
@@ -222,7 +223,7 @@ def _folder(checkpoint: Any, resume: Any) -> Any:
 
 
 def _settings(budget: Budget, method: Method, model: ModuleModel, size: Size, **also: Any) -> dict[str, Any]:
-    """What was asked for, as plain data: public facts alone."""
+    """The settings of the run as plain data, from public facts alone."""
     clip = method.settings().get("max_grad_norm")
     return {
         "model": "module",
@@ -240,7 +241,7 @@ def _settings(budget: Budget, method: Method, model: ModuleModel, size: Size, **
 
 
 @contextmanager
-def _journal(checkpoint: Any, said: Mapping[str, Any], model: ModuleModel) -> Iterator[Journal | None]:
+def _journal(checkpoint: Any, asked_for: Mapping[str, Any], model: ModuleModel) -> Iterator[Journal | None]:
     if checkpoint is None:
         yield None
         return
@@ -248,13 +249,13 @@ def _journal(checkpoint: Any, said: Mapping[str, Any], model: ModuleModel) -> It
     journal = Journal(
         checkpoint,
         {
-            **{name: value for name, value in said.items() if name not in free},
+            **{name: value for name, value in asked_for.items() if name not in free},
             "module": model.path,
             "loss": str(model.loss),
             "trained": [
                 [name, list(shape)] for name, shape in zip(model.layout.names, model.layout.shapes, strict=True)
             ],
-            "start": digest_of(model.start()),
+            "start": hashlib.sha256(model.start().tobytes()).hexdigest(),
             "noisewise": __version__,
         },
     )
@@ -266,7 +267,6 @@ def _journal(checkpoint: Any, said: Mapping[str, Any], model: ModuleModel) -> It
 
 @contextmanager
 def _shown(progress: StepProgress | bool | None) -> Iterator[StepProgress | None]:
-    """Released facts as they come: a bar on a terminal, the caller's own function, or nothing."""
     if callable(progress):
         yield progress
     elif progress is False:
@@ -280,9 +280,8 @@ def _stated(
     run: Trained, method: Method, model: ModuleModel, size: Size, public: PublicCurator | None, account: Account | None
 ) -> Statement:
     layout = model.layout
-    shapes = ", ".join(
-        f"{spec.dtype} {list(spec.shape)}".removeprefix("torch.") for spec in (*model.inputs, *model.targets)
-    )
+    specs = (*model.inputs, *model.targets)
+    shapes = ", ".join(f"{spec.dtype} {list(spec.shape)}".removeprefix("torch.") for spec in specs)
     assumed = [
         f"the weights that the module started from (public, or paid for elsewhere); {_listed(layout.names)} were trained",
         f"shapes and types of the records' tensors: {shapes}",

@@ -43,11 +43,15 @@ class FittedModule:
         parts = inputs if isinstance(inputs, tuple) else (inputs,)
         first = next(self.module.parameters())
         modes = {part: part.training for part in self.module.modules()}
+
+        def like(part: Tensor) -> Tensor:
+            return part.to(first.device, first.dtype if part.is_floating_point() else None)
+
         self.module.eval()
         try:
             with torch.no_grad():
                 found = [
-                    self.module(*(_like(part[at : at + batch_size], first) for part in parts)).cpu()
+                    self.module(*(like(part[at : at + batch_size]) for part in parts)).cpu()
                     for at in range(0, max(len(parts[0]), 1), batch_size)
                 ]
         finally:
@@ -107,17 +111,9 @@ def load_module(folder: str | Path, module: Module) -> Module:
         weights = tensors_in(contents["model.safetensors"])
         own = {name: part.shape for name, part in module.state_dict().items()}
         if own != {name: part.shape for name, part in weights.items()}:
-            odd = sorted(
-                name
-                for name in {*own, *weights}
-                if name not in own or name not in weights or own[name] != weights[name].shape
-            )
+            odd = sorted(n for n in {*own, *weights} if n not in own or n not in weights or own[n] != weights[n].shape)
             raise ValueError(
                 f"its weights are of another module: {', '.join(odd[:3])} differ; make one like the trained one"
             )
         module.load_state_dict(weights)
     return module
-
-
-def _like(part: Tensor, first: Tensor) -> Tensor:
-    return part.to(first.device, first.dtype if part.is_floating_point() else None)

@@ -35,7 +35,7 @@ def handed_over(dataset: Any, name: str = "dataset") -> TensorRows:
 
 
 def specs_of(rows: TensorRows) -> tuple[list[Spec], list[Spec]]:
-    """What is public of one record's tensors: shapes and types."""
+    """The shapes and types of a record's tensors, which are public."""
     return tuple([Spec(tuple(part.shape[1:]), part.dtype) for part in parts] for parts in (rows.inputs, rows.targets))  # type: ignore[return-value]
 
 
@@ -109,7 +109,7 @@ def _record(record: Any, name: str) -> list[Tensor]:
 
 
 def _tensor(part: Any, name: str) -> Tensor:
-    """A plain tensor of our own kind: numbers, on the CPU, without a graph."""
+    """An ordinary tensor of numbers, on the CPU, without a graph."""
     if isinstance(part, numbers.Number | np.ndarray | np.generic) and not isinstance(part, complex):
         with our_words(f"{name} has an array that is not of numbers; {PASS}"):
             part = torch.as_tensor(part)
@@ -123,18 +123,16 @@ def _tensor(part: Any, name: str) -> Tensor:
         return plain.cpu()
 
 
-# Rows that a private loader hands out carry the mark of their piece, and so does what torch functions make of them.
-#
-# So rows of an earlier piece, or a batch into which another one's rows were written, are recognised when they come to the module.
-# What is read into numpy or kept outside of tensors is not followed. In a batch of a class of its own, with no tensor that can be
-# marked, rows are known by their number alone.
-
+# Rows that a private loader hands out carry the mark of their piece, and so does what torch functions make of them, so that
+# rows of an earlier piece, or a batch into which another one's rows were written, are recognised when they come to the module.
+# What is read into numpy or kept outside of tensors is not followed. In a batch of a class of its own, with no tensor that can
+# be marked, rows are known by their number alone.
 
 MIXED = object()  # the mark of what is made of rows of several pieces
 
 
 class Handed(Tensor):
-    """A tensor of rows that were handed out; ``piece`` says when."""
+    """A tensor of rows that were handed out in ``piece``."""
 
     piece: object
 
@@ -154,7 +152,6 @@ class Handed(Tensor):
 
 
 def marked(tensor: Tensor, piece: object) -> Tensor:
-    """The same tensor with the mark of a piece."""
     own = tensor if type(tensor) is Handed else tensor.as_subclass(Handed)
     own.piece = piece
     return own

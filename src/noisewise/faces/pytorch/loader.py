@@ -81,7 +81,7 @@ class DPDataLoader(DataLoader[Any]):
         return self.pieces(None)
 
     def pieces(self, most: int | None) -> Iterator[Any]:
-        """The batches of an epoch, each in pieces of at most so many records."""
+        """The batches of an epoch, each in pieces of at most ``most`` records."""
         for _ in range(self._batches):
             batch, rows = self.run.draw(self.dataset)
             cuts = range(most, len(rows), most) if most is not None and len(rows) else []
@@ -93,7 +93,7 @@ class DPDataLoader(DataLoader[Any]):
                 yield piece
 
     def records(self, rows: RowNumbers) -> Any:
-        """These records as a batch; no rows give tensors without rows."""
+        """A batch of these records; no rows give tensors without rows."""
         if not len(rows):
             return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, self._empty)
         if self._tensors is not None:
@@ -113,7 +113,7 @@ class DPDataLoader(DataLoader[Any]):
                 self.dataset,
                 batch_sampler=self._feed,
                 num_workers=self.num_workers,
-                collate_fn=_as_they_are,
+                collate_fn=list,
                 timeout=self.timeout,
                 worker_init_fn=partial(_begin, self.worker_init_fn),
                 multiprocessing_context=self.multiprocessing_context,
@@ -125,7 +125,7 @@ class DPDataLoader(DataLoader[Any]):
 
 
 def _begin(then: Callable[[int], None] | None, worker: int) -> None:
-    """What a worker does first, which will hold records: a spawned one has not inherited that its memory is hidden."""
+    """The first call in a worker, which will hold records: a spawned process does not inherit hidden memory."""
     hide_memory()
     if then is not None:
         then(worker)
@@ -144,12 +144,8 @@ class _Feed(Sampler[list[int]]):
         return len(self.parts)
 
 
-def _as_they_are(records: list[Any]) -> list[Any]:
-    return records
-
-
 def tensors_of(loader: DataLoader[Any]) -> tuple[tuple[Tensor, ...] | None, RowNumbers | None]:
-    """The tensors that rows can be taken from at once, and where, if that gives what the data set and the loader would."""
+    """The tensors to take rows from at once, and their places, if the result is what the data set and the loader would give."""
     if loader.collate_fn is not default_collate or loader.num_workers or loader.pin_memory:
         return None, None
     whole: Any = loader.dataset
@@ -178,7 +174,7 @@ def check_loader(loader: Any) -> None:
 
 
 def explain_loader(loader: DataLoader[Any]) -> None:
-    """Say what of the loader has no effect."""
+    """Warn of arguments of the loader that have no effect."""
     if isinstance(loader.sampler, RandomSampler) and loader.generator is not None:
         warnings.warn(
             "the generator of data_loader is not used: who is in a batch is drawn from a secret stream", stacklevel=3
@@ -191,7 +187,7 @@ def explain_loader(loader: DataLoader[Any]) -> None:
 
 
 class Draws(NamedTuple):
-    """How batches are drawn: from so many records, how, and how many of them are an epoch. All of it is public."""
+    """How batches are drawn: the number of records, the sampling, and the batches of an epoch. All of it is public."""
 
     size: int
     sampling: Sampling
@@ -199,7 +195,7 @@ class Draws(NamedTuple):
 
 
 def draws_of(loader: DataLoader[Any], *, size: int | None, poisson: bool) -> Draws:
-    """Batches of the expected size that the loader has, on so many records; on its data set's own number without one."""
+    """Batches of the loader's expected size; on the data set's own number of records if ``size`` is None."""
     assert loader.batch_size is not None
     many = len(loader.dataset) if size is None else size  # type: ignore[arg-type]
     validate.whole(public_size=many)
@@ -210,7 +206,7 @@ def draws_of(loader: DataLoader[Any], *, size: int | None, poisson: bool) -> Dra
 
 
 def empty_batch(loader: DataLoader[Any]) -> Any:
-    """A batch without records. Of the first record nothing is kept but the shapes and kinds of its numbers."""
+    """A batch without records. Of the first record only shapes and kinds of numbers are kept."""
     with torch.random.fork_rng(devices=[]):  # an augmentation of this record must not change what comes after
         return _emptied(loader.collate_fn([loader.dataset[0]]))
 
@@ -227,14 +223,12 @@ def _emptied(value: Any) -> Any:
     return type(value)()
 
 
-# Large batches on small memory: a batch goes through the module in pieces, and has one step and one price.
-
-
 class BatchMemoryManager:
-    """``with BatchMemoryManager(data_loader=, max_physical_batch_size=, optimizer=) as loader``: train on its pieces.
+    """``with BatchMemoryManager(data_loader=, max_physical_batch_size=, optimizer=) as loader``: batches in pieces.
 
-    The loop stays as it is, ``zero_grad``, ``backward`` and ``step`` for each piece; only the step after the last piece of a
-    batch is one. The result is that of the whole batch at once, up to the rounding of sums. Records are read piece by piece.
+    The loop keeps ``zero_grad``, ``backward`` and ``step`` for each piece; only the step after the last piece of a batch
+    moves parameters, at one price. The result is that of the whole batch at once, up to the rounding of sums. Records are
+    read piece by piece.
     """
 
     def __init__(self, *, data_loader: DataLoader[Any], max_physical_batch_size: int, optimizer: Optimizer) -> None:
@@ -243,20 +237,13 @@ class BatchMemoryManager:
             raise TypeError("data_loader is not private; pass the one that make_private returned")
         if not isinstance(optimizer, DPOptimizer) or optimizer.run is not data_loader.run:
             raise ValueError("optimizer and data_loader are not of one run; pass both as make_private returned them")
-        self._pieces = Pieces(data_loader, int(max_physical_batch_size))
+        self._loader, self._most = data_loader, int(max_physical_batch_size)
 
-    def __enter__(self) -> Pieces:
-        return self._pieces
+    def __enter__(self) -> BatchMemoryManager:
+        return self
 
     def __exit__(self, *_: object) -> None:
         return None
-
-
-class Pieces:
-    """A private data loader that hands out its batches in pieces."""
-
-    def __init__(self, loader: DPDataLoader, most: int) -> None:
-        self._loader, self._most = loader, most
 
     def __iter__(self) -> Iterator[Any]:
         return self._loader.pieces(self._most)
@@ -269,8 +256,6 @@ class Pieces:
         return getattr(self._loader, name)
 
 
-def wrap_data_loader(*, data_loader: DataLoader[Any], max_batch_size: int, optimizer: Optimizer) -> Pieces:
+def wrap_data_loader(*, data_loader: DataLoader[Any], max_batch_size: int, optimizer: Optimizer) -> BatchMemoryManager:
     """The pieces without a ``with`` block."""
-    pieces = BatchMemoryManager(data_loader=data_loader, max_physical_batch_size=max_batch_size, optimizer=optimizer)
-    with pieces as loader:
-        return loader
+    return BatchMemoryManager(data_loader=data_loader, max_physical_batch_size=max_batch_size, optimizer=optimizer)

@@ -1,9 +1,9 @@
-"""What a training loop of the user's own pays with: a plan, a filter, or a counter that has no cap.
+"""The meter of a user's own training loop: a plan, a filter, or a counter that has no cap.
 
 * plan: noise and length were fixed beforehand. All batches are priced together (PLD), and then used up.
 * filter: noise may be chosen while running. It is charged at one Renyi order (GDP on full batches), up to a cap.
-* counter: nothing ends it. Its price is that of a length fixed beforehand, which nobody checks.
-* nothing: ``noise_multiplier=0``. Nothing is private, and it says so.
+* counter: nothing ends it. Its price is that of a length fixed beforehand, which is not checked.
+* nothing: ``noise_multiplier=0``. Nothing is private, which it states.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sized
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from ...accounts import Meter, PlanMeter
 from ...accounts.account import Account, account_of, paying, private_fit_begins
@@ -40,7 +40,7 @@ NEEDS_CAP = (
 
 
 class LoopMeter:
-    """Pays for every batch before it is drawn, and says what that costs."""
+    """Pays for every batch before it is drawn, and prices the run."""
 
     def __init__(
         self,
@@ -78,15 +78,11 @@ class LoopMeter:
             )
 
     def _open_plan(self, noise: float, steps: int) -> None:
-        event = Repeated(self.leaf(noise), steps)
-        promise = self.budget
+        leaf, promise = self.leaf(noise), self.budget
         if promise is None:
-            promise = Budget(
-                _price(self.leaf(noise), steps, USUAL_DELTA, self.adjacency, self._accountant),
-                USUAL_DELTA,
-                self.adjacency,
-            )
-        self._open(promise, Terms.plan(event, self._accountant))
+            price = _price(((leaf, steps),), USUAL_DELTA, self.adjacency, self._accountant)
+            promise = Budget(price, USUAL_DELTA, self.adjacency)
+        self._open(promise, Terms.plan(Repeated(leaf, steps), self._accountant))
         self.kind = "plan"
 
     def _open_filter(self, noise: float) -> None:
@@ -107,7 +103,7 @@ class LoopMeter:
         self._meter(self._part.meter)
 
     def _meter(self, meter: Meter | Tally) -> None:
-        """From now on this one is charged; nothing was charged to another."""
+        """Charge this meter from now on; nothing was charged to another."""
         self.meter, self.gate = meter, Gate(meter)
 
     def leaf(self, noise: float) -> Leaf:
@@ -115,7 +111,6 @@ class LoopMeter:
 
     @property
     def events(self) -> Counter[Leaf]:
-        """What was paid for."""
         return self.meter.events
 
     def draw(self, noise: float, records: Sized) -> Ticket:
@@ -125,7 +120,7 @@ class LoopMeter:
         return self.gate.open(noise, self.sampling, records)
 
     def may_change(self, noise: float) -> None:
-        """Make ready for noise that is chosen while running, at first this, or refuse: a plan's price does not cover it."""
+        """Prepare for noise that is chosen while running, this at first, or refuse: a plan's price does not cover it."""
         if self.kind == "filter":
             return
         if self.budget is None:
@@ -149,10 +144,10 @@ class LoopMeter:
                     f"delta is {delta!r}, but the cap was fixed at delta={self.budget.delta!r}; ask for that, or a larger one"
                 )
             return float(self.budget.epsilon)
-        return _price_all(tuple(self.events.items()), delta, self.adjacency, self._accountant)
+        return _price(tuple(self.events.items()), delta, self.adjacency, self._accountant)
 
     def stated(self, delta: float | None) -> tuple[Budget, Meter] | None:
-        """The promise and the meter that keeps it, with what was paid for; None where nothing is promised."""
+        """The promise and the meter that keeps it; None where nothing is promised."""
         if self.kind == "nothing" or not self.events:
             return None
         if isinstance(self.meter, Tally):  # taken for a plan that was fixed beforehand, which a statement has to say
@@ -166,7 +161,7 @@ class LoopMeter:
 
     def _as_plan(self, plan: Counter[Leaf], delta: float) -> tuple[Budget, Meter]:
         events = [Repeated(leaf, count) for leaf, count in plan.items()]
-        price = _price_all(tuple(plan.items()), delta, self.adjacency, self._accountant)
+        price = _price(tuple(plan.items()), delta, self.adjacency, self._accountant)
         budget = Budget(price, delta, self.adjacency)
         meter = PlanMeter(budget, events, self._accountant)
         replayed(meter, [Repeated(leaf, count) for leaf, count in self.events.items()])
@@ -181,8 +176,8 @@ class LoopMeter:
         }
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Pay for what a checkpoint had paid for; what this run paid for itself is never taken back."""
-        run, events = str(state["run"]), _events(state["events"])
+        """Pay for what a checkpoint had paid for; what this run paid for itself stays charged."""
+        run, events = str(state["run"]), leaves([from_dict(event) for event in state["events"]])
         if run == self.identity:
             return
         if state.get("kind") == "nothing" and self.kind != "nothing":
@@ -200,25 +195,26 @@ class LoopMeter:
 
 
 class Spent(NamedTuple):
-    """What was spent."""
+    """What was spent, as Opacus' accountants show it."""
 
     ledger: LoopMeter
 
     @property
     def history(self) -> list[tuple[float, float, int]]:
         """(noise multiplier, sampling rate, steps), as often as noise changed."""
-        return [(*_noise_and_rate(leaf), count) for leaf, count in self.ledger.events.items()]
+        return [
+            (leaf.noise_multiplier, 1.0, count)
+            if isinstance(leaf, Gaussian)
+            else (cast(Any, leaf).event.noise_multiplier, cast(Any, leaf).rate, count)
+            for leaf, count in self.ledger.events.items()
+        ]
 
     def get_epsilon(self, delta: float) -> float:
         return self.ledger.epsilon(float(delta))
 
 
-def _noise_and_rate(leaf: Any) -> tuple[float, float]:
-    return (leaf.noise_multiplier, 1.0) if isinstance(leaf, Gaussian) else (leaf.event.noise_multiplier, leaf.rate)
-
-
 def most_steps(budget: Budget, leaf: Leaf) -> int:
-    """How many such events the best Renyi order lets through, at least one: from public facts, to choose that order by."""
+    """How many such events the best Renyi order allows, at least one: public facts, by which that order is chosen."""
     most = 1.0
     for order in ORDERS:
         try:
@@ -229,17 +225,9 @@ def most_steps(budget: Budget, leaf: Leaf) -> int:
     return min(int(most), MAX_STEPS)
 
 
-def _events(stated: Sequence[Mapping[str, Any]]) -> Counter[Leaf]:
-    return leaves([from_dict(event) for event in stated])
-
-
 @lru_cache(maxsize=256)
-def _price_all(counts: tuple[tuple[Leaf, int], ...], delta: float, adjacency: str, accountant: str) -> float:
+def _price(counts: tuple[tuple[Leaf, int], ...], delta: float, adjacency: str, accountant: str) -> float:
     if not counts:
         return 0.0
     events = [Repeated(leaf, count) for leaf, count in counts]
     return epsilon(events, delta=delta, adjacency=adjacency, accountant=accountant)
-
-
-def _price(leaf: Leaf, count: int, delta: float, adjacency: str, accountant: str) -> float:
-    return _price_all(((leaf, count),), delta, adjacency, accountant)

@@ -1,4 +1,4 @@
-"""The user's optimizer, which gets noisy gradients: each step asks the private run for one, and never sees another."""
+"""The user's optimizer with noisy gradients: each step asks the private run for one, and uses no other."""
 
 from __future__ import annotations
 
@@ -18,11 +18,6 @@ OWN = "noisewise"  # the field of a state_dict that holds noise and clip
 _TRAINED: dict[int, tuple[Any, Any]] = {}  # by id, a parameter and the private run that trains it, as long as both live
 
 
-def _trained_by(parameter: Any) -> EngineRun | None:
-    own, run = _TRAINED.get(id(parameter), (None, None))
-    return run() if own is not None and own() is parameter else None
-
-
 def _claim(parameters: Sequence[Tensor], run: EngineRun) -> None:
     for parameter in parameters:
         gone = partial(_TRAINED.pop, id(parameter), None)
@@ -33,7 +28,8 @@ def refuse_other_steps(optimizer: Optimizer, *_: object) -> None:
     """A hook on every step of every optimizer: parameters of a private run move by its noisy gradients alone."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
-            run = _trained_by(parameter)
+            own, trained_by = _TRAINED.get(id(parameter), (None, None))
+            run = trained_by() if own is not None and own() is parameter else None
             if run is not None and run.stepping is not optimizer:
                 raise RuntimeError(
                     "this optimizer would move parameters of a private run without its noise; step with the optimizer that "
@@ -44,17 +40,23 @@ def refuse_other_steps(optimizer: Optimizer, *_: object) -> None:
 register_optimizer_step_pre_hook(refuse_other_steps)
 
 
+def _of_original(name: str) -> Any:
+    """An attribute that is the given optimizer's, to read and to set."""
+    return property(
+        lambda self: getattr(self.original_optimizer, name),
+        lambda self, value: setattr(self.original_optimizer, name, value),
+    )
+
+
 class DPOptimizer(Optimizer):
-    """Stands in for the optimizer that it is given, with whose groups, state and defaults learning-rate schedulers work.
+    """Stands in for the given optimizer; learning-rate schedulers work with its groups, state and defaults.
 
     ``step()`` adds the noise of a batch, once, divides by the expected batch size if losses are means, writes the result into
     ``.grad`` of every parameter that trains and calls the optimizer's own ``step``. When further pieces of the batch are to
     come (``BatchMemoryManager``) it only notes the piece.
     """
 
-    def __init__(
-        self, optimizer: Optimizer, run: EngineRun
-    ) -> None:  # no super().__init__: everything is the given one's
+    def __init__(self, optimizer: Optimizer, run: EngineRun) -> None:  # no super().__init__: all is the given one's
         self.original_optimizer, self.run = optimizer, run
         _claim(run.parameters, run)
         self.step_hook: Callable[[DPOptimizer], None] | None = None
@@ -71,29 +73,7 @@ class DPOptimizer(Optimizer):
             raise AttributeError(name)
         return getattr(self.original_optimizer, name)
 
-    @property
-    def param_groups(self) -> list[dict[str, Any]]:
-        return self.original_optimizer.param_groups
-
-    @param_groups.setter
-    def param_groups(self, groups: list[dict[str, Any]]) -> None:
-        self.original_optimizer.param_groups = groups
-
-    @property
-    def state(self) -> Any:
-        return self.original_optimizer.state
-
-    @state.setter
-    def state(self, state: Any) -> None:
-        self.original_optimizer.state = state
-
-    @property
-    def defaults(self) -> dict[str, Any]:
-        return self.original_optimizer.defaults
-
-    @defaults.setter
-    def defaults(self, defaults: dict[str, Any]) -> None:
-        self.original_optimizer.defaults = defaults
+    param_groups, state, defaults = _of_original("param_groups"), _of_original("state"), _of_original("defaults")
 
     @property
     def params(self) -> list[Tensor]:
@@ -120,7 +100,7 @@ class DPOptimizer(Optimizer):
 
     @property
     def expected_batch_size(self) -> float:
-        """What sums are divided by; public, never the size of a batch."""
+        """The public divisor of sums, never the size of a batch."""
         return self.run.expected
 
     @property
@@ -135,7 +115,7 @@ class DPOptimizer(Optimizer):
         raise RuntimeError("what trains was fixed by make_private; add parameters to the optimizer before")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget gradients, and the pass over the piece of a batch that is at hand; gradients are set to None always."""
+        """Drop gradients (always to None), and the pass over the current piece of a batch."""
         self.run.forget()
         self.original_optimizer.zero_grad(set_to_none=True)
 
@@ -164,12 +144,12 @@ class DPOptimizer(Optimizer):
         return loss
 
     def state_dict(self) -> dict[str, Any]:
-        """That of the given optimizer, with noise and clip; the stream of noise is never saved."""
+        """The given optimizer's, with noise and clip; the stream of noise is never saved."""
         own = {"noise_multiplier": self.run.noise, "max_grad_norm": self.run.clip}
         return {**self.original_optimizer.state_dict(), OWN: own}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """What :meth:`state_dict` gave; or what the given optimizer's gave, which has no noise and no clip."""
+        """Load what :meth:`state_dict` returned, or the given optimizer's, which has no noise and no clip."""
         rest = {name: part for name, part in state_dict.items() if name != OWN}
         if (own := state_dict.get(OWN)) is not None:
             self.run.noise, self.run.clip = own["noise_multiplier"], own["max_grad_norm"]

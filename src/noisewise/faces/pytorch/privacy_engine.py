@@ -1,4 +1,4 @@
-"""A training loop of the user's own, made private: the calls, names and return values that Opacus has.
+"""A user's own training loop, made private: the calls, names and return values of Opacus.
 
 ``make_private`` returns the module itself, an optimizer and a data loader, with which the loop goes on as before. What it
 does is differential privacy of the *parameters*: the loop sees the records, and what it prints is not covered.
@@ -38,7 +38,6 @@ from .run import EngineRun, checked_clip, statement_of
 from .validator import ModuleValidator
 
 ACCOUNTANTS = {"auto": "auto", "prv": "auto", "pld": "pld", "rdp": "rdp"}
-MODES = ("hooks", "functorch", "ew", "ghost")
 CLIPPINGS = ("flat", "per_layer")
 MODULE, SPENT = "module_state_dict", "privacy_accountant_state_dict"
 PARTS = (
@@ -65,7 +64,7 @@ class PrivacyEngine:
 
     ``accountant``: "auto" (also "prv", as scripts say) prices plans by PLD and is the best there is; "rdp" by Renyi.
     ``adjacency``: "add_remove" or "replace_one"; a ``budget`` brings its own. ``ledger`` and ``dataset``: the account in a
-    ledger that pays. A loop of one's own has no end that is known, so what it reserves stays charged whole.
+    ledger that pays. The end of such a loop is not known, so what it reserves stays charged in full.
 
     *Guarantee*: with ``make_private_with_epsilon``, ``epochs=`` or ``budget=`` all parameters that the loop ever has are
     together (epsilon, delta)-DP, under the assumptions of :meth:`statement`.
@@ -113,8 +112,6 @@ class PrivacyEngine:
         self.secure_mode = True  # noise is drawn exactly, from the operating system's entropy, always
         self._run: EngineRun | None = None
         self._words: dict[str, Any] = {}
-
-    # -- making things private --------------------------------------------------------------------------------------
 
     def make_private(
         self,
@@ -254,8 +251,6 @@ class PrivacyEngine:
         elif ledger.kind == "nothing":
             warnings.warn("noise_multiplier is 0: nothing about this run is private", BudgetWarning, stacklevel=3)
 
-    # -- what it costs ------------------------------------------------------------------------------------------------
-
     def get_epsilon(self, delta: float) -> float:
         """What the parameters cost: the price so far where noise was fixed beforehand, else the cap.
 
@@ -266,7 +261,7 @@ class PrivacyEngine:
 
     @property
     def accountant(self) -> Spent:
-        """What was spent, under the name that scripts ask for it by."""
+        """What was spent, under Opacus' name."""
         return Spent(self._own().ledger)
 
     def statement(self, delta: float | None = None) -> Statement:
@@ -277,8 +272,6 @@ class PrivacyEngine:
         if self._run is None:
             raise RuntimeError("nothing is private yet; call make_private or make_private_with_epsilon first")
         return self._run
-
-    # -- checkpoints --------------------------------------------------------------------------------------------------
 
     def save_checkpoint(
         self,
@@ -314,9 +307,9 @@ class PrivacyEngine:
         module_load_dict_kwargs: dict[str, Any] | None = None,
         torch_load_kwargs: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Continue what was saved, after the same call of ``make_private``; gives the whole checkpoint.
+        """Continue from a checkpoint, after the same call of ``make_private``, and return it.
 
-        What the checkpoint had spent is spent here, too, and what this engine spent stays spent. Noise is fresh.
+        What the checkpoint had spent is charged here, too, and what this engine spent stays charged. Noise is fresh.
         """
         saved: dict[str, Any] = torch.load(path, **(torch_load_kwargs or {}))
         self._own().ledger.resume(saved[SPENT])
@@ -327,8 +320,6 @@ class PrivacyEngine:
             if part is not None:
                 part.load_state_dict(saved[name])
         return saved
-
-    # -- what can be made private -------------------------------------------------------------------------------------
 
     def is_compatible(
         self, *, module: nn.Module, optimizer: Optimizer | None, data_loader: DataLoader[Any] | None
@@ -362,11 +353,9 @@ def _whole(epochs: int) -> int:
 def _check(batch_first: bool, loss_reduction: str, clipping: str, generator: Any, mode: str) -> None:
     validate.one_of(("mean", "sum"), loss_reduction=loss_reduction)
     validate.one_of(CLIPPINGS, clipping=clipping)
-    validate.one_of(MODES, grad_sample_mode=mode)
+    validate.one_of(("hooks", "functorch", "ew", "ghost"), grad_sample_mode=mode)
     if not batch_first:
-        raise ValueError(
-            "batch_first=False: give the module batches with the records first, and transpose inside of it"
-        )
+        raise ValueError("batch_first=False: give the module batches with the records first, and transpose inside it")
     if generator is not None:
         raise ValueError("noise_generator: noise that can be drawn again is not private; leave it out")
 

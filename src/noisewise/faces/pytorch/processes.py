@@ -38,22 +38,21 @@ RECORDS_PER_PIECE = 1024  # public, and the same for any number of ranks
 
 
 class ReadyModule(NamedTuple):
-    """A fit that is decided, before the first question."""
+    """A fit with all its decisions, before the first question."""
 
     method: Method
     size: Size
     model: ModuleModel
-    said: dict[str, Any]
+    asked_for: dict[str, Any]
 
 
 def fitted_module(
     ready: ReadyModule, module: Module, theta: Any, statement: Statement, trace: Any, steps: int, size: float | None
 ) -> FittedModule:
-    """What a fit leaves, from what was released."""
     trained = ready.model.trained(theta)
     if ready.model.double:
         trained = trained.to(next(module.parameters()).dtype)
-    return FittedModule(trained, statement, tuple(trace), steps, size, ready.said, ready.model.path)
+    return FittedModule(trained, statement, tuple(trace), steps, size, ready.asked_for, ready.model.path)
 
 
 def among_ranks(
@@ -64,7 +63,7 @@ def among_ranks(
     *,
     may_restart: bool,
 ) -> FittedModule:
-    """The same fitted module at every rank. ``may_restart``: what was spent is known to a process that torchrun starts anew."""
+    """The same fitted module at every rank. ``may_restart``: a process that torchrun restarts knows what was spent."""
     line = common_line()
     made: list[ReadyModule] = []
 
@@ -83,8 +82,15 @@ def among_ranks(
         released = serve(line, holder)
         if released is None:
             raise RankLost("rank 0 stopped before there was a model; it says why")
-        return fitted_module(made[-1], module, *_heard(*released))
+        theta, statement, trace, steps, size = released
+        lines = (Released(**{**line, "event": from_dict(line["event"])}) for line in json.loads(trace))
+        return fitted_module(made[-1], module, theta, Statement(json.loads(statement)), lines, steps, size)
     lead = Lead(line, holder)
+
+    def shapes() -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+        model = made[-1].model
+        return [tuple(spec.shape) for spec in model.inputs], [tuple(spec.shape) for spec in model.targets]
+
     try:
         if (count := restarts()) and not may_restart:
             raise RuntimeError(
@@ -92,7 +98,7 @@ def among_ranks(
                 "down nowhere; pass checkpoint= to go on, or fit inside nw.spending(..., store=FILE), which counts both"
             )
         pieces = -(-_count(dataset) // RECORDS_PER_PIECE)
-        rows, targets = spread_tensors(lead, "module", pieces, lambda: _shapes(made[-1].model), MAX_RECORDS)
+        rows, targets = spread_tensors(lead, "module", pieces, shapes, MAX_RECORDS)
         fitted = run(made[-1], rows, targets)
         lead.stop(_released(fitted, made[-1].model))
         return fitted
@@ -101,21 +107,11 @@ def among_ranks(
 
 
 def _released(fitted: FittedModule, model: ModuleModel) -> tuple[Any, ...]:
-    """What a fit leaves, as plain data: the weights, statement and trace that were released, the last two as JSON."""
+    """A fit as plain data: the released weights, statement and trace, the last two as JSON."""
     known = dict(fitted.module.named_parameters())
     theta = torch.cat([known[name].detach().reshape(-1).float().cpu() for name in model.layout.names])
     trace = json.dumps([{**line._asdict(), "event": to_dict(line.event)} for line in fitted.trace])
     return entries(theta), fitted.statement.to_json(), trace, fitted.steps, fitted.size
-
-
-def _heard(theta: Any, statement: str, trace: str, steps: int, size: float | None) -> tuple[Any, ...]:
-    """The same at another rank."""
-    lines = tuple(Released(**{**line, "event": from_dict(line["event"])}) for line in json.loads(trace))
-    return theta, Statement(json.loads(statement)), lines, steps, size
-
-
-def _shapes(model: ModuleModel) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
-    return [tuple(spec.shape) for spec in model.inputs], [tuple(spec.shape) for spec in model.targets]
 
 
 def _count(dataset: Any) -> int:
@@ -138,7 +134,6 @@ def _own(dataset: Any, numbers: list[int]) -> TensorRows:
 
 
 def _tensors(dataset: Any) -> tuple[Any, ...] | None:
-    """The tensors of a data set that is made of them."""
     if isinstance(dataset, torch.utils.data.TensorDataset):
         return tuple(dataset.tensors)
     whole = isinstance(dataset, tuple | list) and all(isinstance(part, Tensor | np.ndarray) for part in dataset)
@@ -146,7 +141,7 @@ def _tensors(dataset: Any) -> tuple[Any, ...] | None:
 
 
 def _stamp(model: ModuleModel, records: int, rows: TensorRows) -> str:
-    """SHA-256 of what must be the same at all ranks; what is trained is sent, and may differ."""
+    """SHA-256 of what must be equal at all ranks; trained weights are sent, and may differ."""
     layout = model.layout
     shape = (layout.names, [tuple(shape) for shape in layout.shapes], layout.frozen, layout.plain_linear, layout.terms)
     made = hashlib.sha256(repr((records, specs_of(rows), shape, model.chunk, model.bounded)).encode())

@@ -1,7 +1,7 @@
-"""Made-up calls of a module: what a batch of the data loader looks like decides how it is rehearsed, before it is trained.
+"""Rehearsals of a module on made-up rows, of the shapes that a batch of the data loader has, before it is trained.
 
-Only shapes and kinds of numbers are read. Whatever a loop does to a batch before the module gets it is unknown here; so a
-first call that looks other than the one that was rehearsed is rehearsed, too, before the module sees its rows.
+Only shapes and kinds of numbers are read. What a loop does to a batch before the module gets it is unknown here; so a
+call that looks different from those rehearsed is rehearsed first, before the module sees its rows.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ Look = tuple[Any, ...]
 
 
 class Rehearsals:
-    """Rehearses calls of one module, each kind of them once."""
-
     def __init__(self, module: nn.Module, loss: Callable[..., Any] | None) -> None:
         self._module, self._loss = module, loss
         self._known: dict[Look, Layout] = {}
@@ -39,11 +37,11 @@ class Rehearsals:
                 return self._rehearsed(args, kwargs, with_targets)
             except Refused as error:
                 if error.__cause__ is None:
-                    raise  # else the call failed by itself: the loop prepares batches first, and its own call is rehearsed then
+                    raise  # else the call itself failed: the loop prepares batches first, and its own call is rehearsed then
         return None
 
     def of_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Layout:
-        """What was found of calls that look like this one; it is rehearsed if there was none."""
+        """The layout of calls like this one, rehearsed now if there was none."""
         return self._known.get(look_of((args, kwargs))) or self._rehearsed(args, kwargs, None)
 
     def _rehearsed(self, args: Sequence[Any], kwargs: Mapping[str, Any], targets: Sequence[Tensor] | None) -> Layout:
@@ -53,20 +51,23 @@ class Rehearsals:
         if any(isinstance(leaf, Tensor) and (leaf.dim() == 0 or leaf.shape[0] != rows) for leaf in leaves):
             raise Refused(
                 "the module is called with tensors that do not have a row for each record; pass such tensors (states, "
-                "masks, positions) with the batch dimension first, or make them inside of the module"
+                "masks, positions) with the batch dimension first, or make them inside the module"
             )
-        inputs = [_spec(leaf) for leaf in leaves if isinstance(leaf, Tensor)]
         loss = self._loss if targets else None
-        wanted = [_spec(target) for target in targets or ()] if loss is not None else []
+        inputs, wanted = (
+            [Spec(tuple(leaf.shape[1:]), leaf.dtype) for leaf in some if isinstance(leaf, Tensor)]
+            for some in (leaves, () if loss is None else targets or ())
+        )
         module = _Call(copy.deepcopy(self._module), leaves, given, shape)
         layout = rehearsed(module, inputs, wanted, loss)
-        layout = replace(layout, names=_own(layout.names), frozen=_own(layout.frozen))
+        names, frozen = (tuple(name.removeprefix("module.") for name in own) for own in (layout.names, layout.frozen))
+        layout = replace(layout, names=names, frozen=frozen)
         self._known[look_of((tuple(args), dict(kwargs)))] = layout
         return layout
 
 
 class _Call(nn.Module):
-    """A module called with tensors alone, which stand where they stood in the call that is rehearsed."""
+    """A module called with tensors alone, in their places of the rehearsed call."""
 
     def __init__(self, module: nn.Module, leaves: list[Any], given: list[bool], shape: Any) -> None:
         super().__init__()
@@ -82,16 +83,8 @@ class _Call(nn.Module):
         return self.module(*args, **kwargs)
 
 
-def _own(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name.removeprefix("module.") for name in names)
-
-
-def _spec(tensor: Tensor) -> Spec:
-    return Spec(tuple(tensor.shape[1:]), tensor.dtype)
-
-
 def look_of(call: Any) -> Look:
-    """What a call looks like: its structure, kinds and shapes of its tensors but for the number of rows, words and flags."""
+    """The structure of a call, kinds and shapes of its tensors without the number of rows, words and flags."""
     leaves, shape = tree_flatten(call)
     return str(shape), tuple(_look(leaf) for leaf in leaves)
 

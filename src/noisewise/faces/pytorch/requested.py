@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from ...accounts import Budget
 from ...guest import method_named
@@ -14,7 +12,7 @@ from ...methods.l2p import L2P
 from ...trusted import validate
 from ...trusted.events import FULL, Sampling
 
-# of the library's, that ask for gradients alone
+# of the library's methods, those that ask for gradients alone
 METHODS = ("adaptive_clip", "descent", "dpsgd", "dynamic", "l2p", "ppsgd")
 USUAL_BATCH = 256
 MODULE_TAIL = 0.1  # share of the last steps, or of the budget, whose iterates are averaged: networks keep moving
@@ -24,14 +22,14 @@ ARITHMETICS = ("assumed", "bounded")
 
 @dataclass(frozen=True)
 class Size:
-    """How many records there are, as far as that is public: declared, or a guess that was made beforehand."""
+    """The number of records, as far as that is public: declared, or guessed beforehand."""
 
     public: float | None
     expected: float | None
 
     @property
     def known(self) -> float | None:
-        """What a rate may be computed from."""
+        """The size from which a rate may be computed."""
         return self.public if self.public is not None else self.expected
 
 
@@ -51,7 +49,6 @@ def size_of(records: int, budget: Budget, *, size_is_public: bool, expected_size
 
 
 def chosen(method: str | Method | None, protector: str | None, isolation: str = "sandbox") -> Method:
-    """The method that is asked for by name, by a protector, or as an object."""
     if protector is not None:
         if method not in (None, L2P.name):
             raise ValueError(f"protector is given, which {L2P.name} runs, and method too; pass one of them")
@@ -63,7 +60,7 @@ def chosen(method: str | Method | None, protector: str | None, isolation: str = 
         raise ValueError(
             f"method is {named.name!r}, which asks about rows of numbers; pass one of {', '.join(METHODS)}"
         )
-    if isinstance(method, str | None) and "tail" in _settings(named):
+    if isinstance(method, str | None) and "tail" in named.settings():
         return named.with_settings(tail=MODULE_TAIL)
     return named
 
@@ -71,11 +68,11 @@ def chosen(method: str | Method | None, protector: str | None, isolation: str = 
 def with_batches(
     method: Method, size: Size, *, steps: int | None, epochs: float | None, batch_size: float | None
 ) -> Method:
-    """The method with as many steps and as large batches as asked for: Poisson batches, of a rate fixed beforehand."""
+    """The method with the requested steps and batch size: Poisson batches, of a rate fixed beforehand."""
     if steps is not None and epochs is not None:
         raise ValueError("steps and epochs are both given; pass one of them")
     validate.positive_or_none(epochs=epochs, batch_size=batch_size)
-    known = _settings(method)
+    known = method.settings()
     if batch_size is not None and "sampling" not in known:
         raise ValueError(f"batch_size is given, but {method.name} asks all records at every step; leave it out")
     rate = 1.0
@@ -94,7 +91,7 @@ def with_batches(
 
 
 def with_clip(method: Method, max_grad_norm: float | None, clipping: str, layers: int) -> Method:
-    """The method with a clip norm, or with one for each layer, of which the whole is the norm asked for."""
+    """The method with a clip norm, or with one for each layer that together have the requested norm."""
     validate.one_of(CLIPPINGS, clipping=clipping)
     if clipping == "per_layer":
         if not getattr(method, "layers", False):
@@ -111,12 +108,3 @@ def chunk_for(method: Method, size: Size, most: int, *, padded: bool) -> int:
         case (_, float(rate)) if padded and size.known is not None:
             return min(most, max(16, -(-math.ceil(rate * size.known / 4) // 16) * 16))
     return most
-
-
-def digest_of(theta: Any) -> str:
-    """SHA-256 of starting weights."""
-    return hashlib.sha256(theta.tobytes()).hexdigest()
-
-
-def _settings(method: Method) -> set[str]:
-    return {*method.settings()}

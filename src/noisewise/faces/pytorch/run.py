@@ -1,4 +1,4 @@
-"""One private run in a loop of the user's own: batches, clipped sums, and the noise that a step adds.
+"""One private run in a user's own loop, and its statement: batches, clipped sums, and the noise that a step adds.
 
 *One batch, one event.* A batch is paid for and drawn with the noise and the clip of that moment. Its rows are handed out in
 one or several pieces; each piece goes through the module once, forward and backward, and adds its clipped sum. A step adds
@@ -46,7 +46,7 @@ ClipNorm = float | tuple[float, ...]
 
 @dataclass
 class PaidBatch:
-    """A batch that was paid for, and what went through the module of it."""
+    """A batch that was paid for, and what of it went through the module."""
 
     ticket: Ticket
     noise: float
@@ -61,7 +61,7 @@ class PaidBatch:
 
 
 class EngineRun(NotCopied):
-    """What the loader, the hooks of the module and the optimizer share. Nobody else holds the stream."""
+    """What the loader, the module and the optimizer share. Nothing else holds the stream of noise."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class EngineRun(NotCopied):
         self.expected, self.mean = expected, mean
         self._batch: PaidBatch | None = None
         self._waiting: list[Tensor] = []  # released gradients of batches whose step is still to come
-        self._waits = 0  # how many they are
+        self._waits = 0  # how many of them
         self.marks = False  # whether rows that were handed out carry marks
         self.stepping: object = None  # the optimizer that makes a step with a released gradient right now
         self._groups = _together(self.parameters)
@@ -99,7 +99,6 @@ class EngineRun(NotCopied):
 
     @property
     def noise(self) -> float:
-        """The noise multiplier of the next batch."""
         return self._noise
 
     @noise.setter
@@ -122,10 +121,8 @@ class EngineRun(NotCopied):
         self._clip = checked_clip(value, len(self.parameters), isinstance(self._clip, tuple))
 
     def words(self) -> int:
-        """A fresh secret number, for what is random inside of the module."""
+        """A fresh secret number, for randomness inside the module."""
         return self.ledger.gate.word()
-
-    # -- batches ---------------------------------------------------------------------------------------------------
 
     def draw(self, records: Any) -> tuple[PaidBatch, NDArray[np.int64]]:
         """Pay for a batch and draw its secret row numbers. When it is refused, no batch is left to step on."""
@@ -139,7 +136,7 @@ class EngineRun(NotCopied):
             return batch, ticket.rows
 
     def hand_out(self, batch: PaidBatch, rows: int, *, last: bool) -> object:
-        """A piece of the batch goes to the loop, with this mark; records of another batch would count twice in this one."""
+        """The mark of a piece that goes to the loop; records of another batch would count twice in this one."""
         with self._lock:
             if batch is not self._batch:
                 raise RuntimeError("another batch was drawn while this one was handed out; use one iterator at a time")
@@ -149,11 +146,11 @@ class EngineRun(NotCopied):
             return batch.mark
 
     def mark(self) -> object | None:
-        """What a pass of the module counts for: the piece that was handed out last; None when its step was made."""
+        """The piece that a pass of the module counts for, the last one handed out; None after its step."""
         return None if self._batch is None or self._batch.stage == "stepped" else self._batch.mark
 
     def waits_for_nothing(self) -> bool:
-        """Whether the piece at hand is empty."""
+        """Whether the current piece is empty."""
         return self._batch is not None and not self._batch.rows
 
     def passed_nothing(self) -> None:
@@ -193,13 +190,11 @@ class EngineRun(NotCopied):
         return batch
 
     def forget(self) -> None:
-        """What ``zero_grad`` does: the pass over the piece at hand, and released gradients that wait, are dropped."""
+        """Drop the pass over the current piece, and released gradients that wait, as ``zero_grad`` does."""
         with self._lock:
             self._waiting, self._waits = [], 0
             if self._batch is not None and self._batch.stage == "passed" and self._batch.rows:
                 self._batch.fresh, self._batch.stage = [], "handed"
-
-    # -- steps -----------------------------------------------------------------------------------------------------
 
     def step(self) -> list[Tensor] | None:
         """The noisy gradient of the batch, one tensor for each parameter; None when further pieces of it are to come."""
@@ -230,7 +225,7 @@ class EngineRun(NotCopied):
         return [part / many for part in released] if self.mean and many > 1 else released
 
     def _take(self, batch: PaidBatch) -> None:
-        """Add the piece at hand to those before it: in double precision, as soon as there are two."""
+        """Add the current piece to those before it: in double precision, as soon as there are two."""
         fresh, batch.any = batch.fresh, batch.any or batch.stage == "passed"
         batch.fresh, batch.stage = [], "stepped"  # first: whatever ends this early, a piece counts once
         if fresh and batch.sums:
@@ -239,7 +234,7 @@ class EngineRun(NotCopied):
             batch.sums = fresh
 
     def _wait(self, batch: PaidBatch) -> None:
-        """Give a batch its noise; what waits is the sum of such gradients."""
+        """Give a batch its noise; the sum of such gradients waits for the step."""
         self._take(batch)
         if not batch.any:
             return
@@ -314,9 +309,6 @@ def checked_clip(value: Any, parameters: int, each: bool) -> ClipNorm:
     if len(numbers) != parameters:
         raise ValueError(f"max_grad_norm has {len(numbers)} numbers; pass one for each of {parameters} parameters")
     return tuple(numbers)
-
-
-# The privacy statement of a run in a loop of the user's own.
 
 
 ARITHMETIC = Arithmetic(

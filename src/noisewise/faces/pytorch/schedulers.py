@@ -1,6 +1,6 @@
 """Schedules of noise and clip: pure functions of an epoch's number, so that a resumed run continues where it was.
 
-A schedule of noise makes the run adaptive: when it advances is the loop's business, so a filter counts, up to a cap that was
+A schedule of noise makes the run adaptive: the loop decides when it advances, so a filter charges, up to a cap that was
 fixed beforehand. Make it before the first batch is drawn. A schedule of the clip changes no price: noise follows the clip.
 """
 
@@ -15,22 +15,18 @@ from .run import ClipNorm
 
 
 class _Schedule:
-    """Sets what it schedules to its first value times a factor of the epoch."""
+    """Sets ``what`` it schedules of an optimizer to its first value times a factor of the epoch."""
+
+    what = "max_grad_norm"
 
     def __init__(self, optimizer: DPOptimizer, *, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, DPOptimizer):
             raise TypeError("optimizer is not private; pass the one that make_private returned")
         self.optimizer, self.last_epoch = optimizer, last_epoch
-        self.base: ClipNorm = self._get()
+        self.base: ClipNorm = getattr(optimizer, self.what)
         self.step()
 
     def factor(self, epoch: int) -> float:
-        raise NotImplementedError
-
-    def _get(self) -> ClipNorm:
-        raise NotImplementedError
-
-    def _set(self, value: ClipNorm) -> None:
         raise NotImplementedError
 
     def step(self, epoch: int | None = None) -> None:
@@ -39,40 +35,27 @@ class _Schedule:
         self._apply()
 
     def _apply(self) -> None:
-        factor = float(self.factor(self.last_epoch))
-        base = self.base
-        self._set(tuple(one * factor for one in base) if isinstance(base, tuple) else base * factor)
+        factor, base = float(self.factor(self.last_epoch)), self.base
+        value = tuple(one * factor for one in base) if isinstance(base, tuple) else base * factor
+        setattr(self.optimizer, self.what, value)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but the optimizer and functions, which are code."""
         return {name: value for name, value in vars(self).items() if name != "optimizer" and not callable(value)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue as saved: what is scheduled has its value of that epoch at once."""
+        """Continue as saved, and set the value of that epoch at once."""
         vars(self).update(state_dict)
         self._apply()
 
 
 class _Noise(_Schedule):
+    what = "noise_multiplier"
+
     def __init__(self, optimizer: DPOptimizer, *, last_epoch: int = -1) -> None:
         if isinstance(optimizer, DPOptimizer):
             optimizer.run.ledger.may_change(optimizer.noise_multiplier)
         super().__init__(optimizer, last_epoch=last_epoch)
-
-    def _get(self) -> ClipNorm:
-        return self.optimizer.noise_multiplier
-
-    def _set(self, value: ClipNorm) -> None:
-        assert not isinstance(value, tuple)
-        self.optimizer.noise_multiplier = value
-
-
-class _GradClip(_Schedule):
-    def _get(self) -> ClipNorm:
-        return self.optimizer.max_grad_norm
-
-    def _set(self, value: ClipNorm) -> None:
-        self.optimizer.max_grad_norm = value
 
 
 class _Exponential(_Schedule):
@@ -115,15 +98,15 @@ class LambdaNoise(_Noise):
         return self.noise_lambda(epoch)
 
 
-class ExponentialGradClip(_Exponential, _GradClip):
+class ExponentialGradClip(_Exponential):
     """max_grad_norm = its first value * gamma^epoch."""
 
 
-class StepGradClip(_Step, _GradClip):
+class StepGradClip(_Step):
     """max_grad_norm = its first value * gamma^(epoch // step_size)."""
 
 
-class LambdaGradClip(_GradClip):
+class LambdaGradClip(_Schedule):
     """max_grad_norm = its first value * scheduler_function(epoch)."""
 
     def __init__(

@@ -21,7 +21,7 @@ class UnsupportedModuleError(Refused):
 
 
 class ModuleValidator:
-    """Finds layers that mix records or keep statistics of them, and puts others in their place."""
+    """Finds layers that mix records or keep statistics of them, and replaces them."""
 
     @classmethod
     def is_valid(cls, module: nn.Module) -> bool:
@@ -30,7 +30,7 @@ class ModuleValidator:
 
     @classmethod
     def validate(cls, module: nn.Module, *, strict: bool = False) -> list[UnsupportedModuleError]:
-        """What is wrong with the module; with ``strict`` it is raised."""
+        """The faults of the module; with ``strict`` they are raised."""
         errors = [UnsupportedModuleError(text) for text in _wrong(module)]
         if strict and errors:
             raise UnsupportedModuleError("\n".join(map(str, errors)))
@@ -38,7 +38,7 @@ class ModuleValidator:
 
     @classmethod
     def fix(cls, module: nn.Module, **kwargs: Any) -> nn.Module:
-        """A copy in which layers that cannot be trained privately are replaced by ones like them."""
+        """A copy in which layers that cannot be trained privately are replaced by similar ones."""
         fixed = _fixed(copy.deepcopy(module))
         for name, child in [*fixed.named_modules()]:
             if name and (better := _fixed(child)) is not child:
@@ -70,7 +70,6 @@ def _wrong(module: nn.Module) -> list[str]:
 
 
 def _fixed(layer: nn.Module) -> nn.Module:
-    """The layer itself, or one in its place."""
     for kinds, make in _FIXERS:
         if isinstance(layer, kinds):
             return make(layer)

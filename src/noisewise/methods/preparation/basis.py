@@ -1,4 +1,4 @@
-"""A basis in which the common part of the rows is small: what fills the clip norm should tell records apart."""
+"""A basis in which the common part of the rows is small, so that what fills the clip norm tells records apart."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...trusted.questions.moments import FirstMoment, SecondMoment, SquaredLengt
 BASIS_SHARE = 0.05  # of the budget, for the mean row
 LENGTH_SHARE = 0.005  # for the mean squared length
 MOMENT_SHARE = 0.05  # for the second moment, where one pays
-MEAN_LENGTH = 0.4  # what is left of the mean row, relative to the spread of the rows
+MEAN_LENGTH = 0.4  # of the mean row in the new basis, relative to the spread of the rows
 MIN_CLARITY = 2.0  # n mu / sqrt(columns) below which a bought mean row costs more than it brings
 MAX_BLUR = 0.02  # of the squared length of a row: what noise makes of an eigenvalue of a clear second moment
 MIN_SPREAD = 0.02  # of the mean squared length, so that noise in the mean cannot blow the basis up
@@ -41,16 +41,13 @@ class Basis:
             raise ValueError("a basis is a square matrix of finite numbers")
 
     def then(self, matrix: NDArray[np.float64], largest: float) -> Basis:
-        """This basis followed by another change."""
         return Basis(self.matrix @ matrix, largest)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
         return {"matrix": self.matrix.tolist(), "largest": self.largest}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """What :meth:`to_dict` wrote."""
         return cls(np.asarray(data["matrix"], dtype=np.float64), float(data["largest"]))
 
 

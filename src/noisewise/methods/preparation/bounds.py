@@ -1,4 +1,4 @@
-"""Bounds from noisy counts: differentially private quantiles of columns that nobody has declared anything about.
+"""Bounds and ranks from noisy counts: differentially private quantiles of columns about which nothing was declared.
 
 Two Gaussian histograms of every column at once, half of the budget each. The first has bins between powers of two, from
 2^-20 to 2^64 on both sides of zero. Bins that clearly hold records count; the outer ones that hold half a percent of them
@@ -6,7 +6,7 @@ together are dropped, so that a few odd values do not stretch the rest. The seco
 and the bounds are its 1 % and 99 % quantiles: the outermost edges beyond which no more than 1 % of the records clearly
 lie. Where noise drowns every bin, the fullest one counts.
 
-Nothing here sees a record: whoever holds the columns answers, and is paid for it before.
+Nothing here sees a record: whoever holds the columns answers, and each answer is charged first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MISTAKE = 1e-3  # how often noise alone may look like records in any bin: one su
 
 
 class Counted(Protocol):
-    """Who answers for the columns: noisy counts between edges, each charged to its meter before."""
+    """Holds the columns, and answers with noisy counts between edges, which are charged to its meter first."""
 
     @property
     def meter(self) -> MeterView: ...
@@ -41,7 +41,7 @@ class Counted(Protocol):
 
 @dataclass(frozen=True)
 class Bounds:
-    """Where the values of number columns lie, from the lowest to the highest that counts."""
+    """Where the values of number columns lie, but for outliers."""
 
     columns: tuple[str, ...]
     low: tuple[float, ...]
@@ -59,18 +59,15 @@ class Bounds:
         return f"bounds of {len(self.columns)} columns, from two noisy histograms"
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
         return {"columns": list(self.columns), "low": list(self.low), "high": list(self.high)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """What :meth:`to_dict` wrote."""
         low, high = (tuple(float(end) for end in data[name]) for name in ("low", "high"))
         return cls(tuple(str(name) for name in data["columns"]), low, high)
 
 
 def bought_bounds(curator: Counted, columns: Sequence[str]) -> Bounds:
-    """Bounds of columns of these names, from the curator's whole budget."""
     low, high = quantile_bounds(curator, len(columns))
     return Bounds(tuple(columns), tuple(low.tolist()), tuple(high.tolist()))
 
@@ -87,7 +84,7 @@ def quantile_bounds(curator: Counted, columns: int) -> tuple[Floats, Floats]:
 
 
 def _outermost(counts: Floats, clear: float) -> tuple[int, int]:
-    """First and last bin that matters: outside of them lie clear bins with at most TAIL/2 of the count, on each side."""
+    """First and last bin that matters: clear bins outside have at most TAIL/2 of the count, on each side."""
     full = np.where(counts > clear, counts, 0.0)
     if not full.any():
         return int(counts.argmax()), int(counts.argmax())
@@ -98,7 +95,7 @@ def _outermost(counts: Floats, clear: float) -> tuple[int, int]:
 
 
 def _reach(low: float, high: float) -> tuple[float, float]:
-    """From or to zero when that is no further away than a bin is wide: a bound of 0 keeps zeros zero in scaling."""
+    """Extended to zero when that is no further than a bin is wide: a bound of 0 keeps zeros zero in scaling."""
     return (0.0 if 0 < low < high / BIN_COUNT else low), (0.0 if low / BIN_COUNT < high < 0 else high)
 
 
@@ -114,18 +111,16 @@ def _quantiles(counts: Floats, edges: Floats, std: float) -> tuple[float, float]
     return (float(edges[first]), float(edges[last + 1])) if first <= last else (float(edges[0]), float(edges[-1]))
 
 
-# From noisy dyadic counts of a column to the points at its quantiles: everything here is post-processing.
-#
+# Ranks: points at the quantiles of a column, from its noisy dyadic counts. Everything here is post-processing.
 # Level l counts the records in each of 2^l equal parts of the declared scale. Counts of a part and of its halves are two
 # answers to one question; the best of both, weighted by their noise, is found from the bottom up and then from the top down
 # (Hay et al. 2010, Boosting the accuracy of differentially private histograms through consistency).
-
 
 RankScale = tuple[tuple[float, ...], tuple[float, ...]]
 
 POINTS = 65
 SPIKE = 0.02  # of all records: the most that one value may take of the ranks
-MAX_STRAIGHT_SHARE = 0.03  # of all records: so many between the ends are left to a straight line
+MAX_STRAIGHT_SHARE = 0.03  # of all records, that may lie between the ends of a column of two values
 FLOOR = 0.001  # of the ranks that the declared scale keeps, so that they grow
 
 
@@ -145,18 +140,16 @@ class Ranks:
             check_scale(points, ranks, f"the ranks of column {column}")
 
     def of(self, declared: Sequence[RankScale]) -> list[RankScale]:
-        """The declared scales, with the ranks in their place where there are some."""
+        """The declared scales, or the ranks where there are some."""
         own = dict(self.scales)
         return [own.get(column, scale) for column, scale in enumerate(declared)]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
         scales = [[column, list(points), list(ranks)] for column, (points, ranks) in self.scales]
         return {"scales": scales, "two_valued": list(self.two_valued)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """What :meth:`to_dict` wrote."""
         scales = tuple(
             (int(column), (tuple(map(float, points)), tuple(map(float, ranks))))
             for column, points, ranks in data["scales"]
@@ -201,13 +194,11 @@ def consistent(levels: Sequence[Floats]) -> Floats:
 
 
 def two_valued(counts: Floats, total: float, noise_std: float) -> bool:
-    """Whether nearly all records clearly have the lowest or the highest value: then two hats say all there is."""
+    """Whether nearly all records clearly have the lowest or the highest value, so that two hats are enough."""
     return float(counts[1:-1].sum()) + noise_std < MAX_STRAIGHT_SHARE * max(total, 1.0)
 
 
-def quantile_points(
-    counts: Floats, points: Sequence[float], ranks: Sequence[float]
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def quantile_points(counts: Floats, points: Sequence[float], ranks: Sequence[float]) -> RankScale:
     """Points at the quantiles of a column whose scale went from ``points`` to ``ranks``, and their ranks.
 
     ``counts``: :func:`consistent` ones, of equal parts of that scale.

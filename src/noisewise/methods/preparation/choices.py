@@ -1,4 +1,4 @@
-"""Which features a table gets, from declared or released facts: knots, balance, columns to pair."""
+"""Which features a table gets, from declared or released facts: knots, balance, columns to pair; and what each part cost."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any
 
 import numpy as np
 
-from ...trusted.events import Event, Leaf, from_dict, leaves, to_dict
+from ...trusted.events import Leaf, from_dict, leaves, to_dict
 from ...trusted.features.features import Block, Codes, Features, Floats, Hats, Product, TableColumn, even
 from ...trusted.questions.gradient import Gradient
 from ...trusted.questions.moments import Count
+from ...trusted.units import Released
 from .basis import Basis
 from .bounds import Bounds, Ranks, RankScale
 
@@ -26,8 +27,8 @@ MAX_PAIRED_COLUMNS = 7
 MIN_CLARITY_FOR_PAIRS = 1500.0  # n mu
 CELLS = 0.1  # hats of a side, squared, for each n mu and pair
 MIN_SIDE, MAX_SIDE = 3, 8
-RARE = 0.005  # a coordinate that fewer records have is balanced as if so many had it
-PUBLIC_ROWS = 20  # for each hat of a column: so many tell for nothing where its values lie
+RARE = 0.005  # the least share of records that a coordinate is balanced by
+PUBLIC_ROWS = 20  # for each hat of a column, from which they show where its values lie
 LENGTH = 0.5  # of typical rows before they are centred, so that hardly any is longer than 1
 INTERCEPT = 0.4  # relative to the spread of the rest
 MIN_SPREAD = 0.05
@@ -53,7 +54,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Outline:
-    """What a table becomes, as far as that is known before anything is asked."""
+    """What a table becomes, as far as that is known before any question."""
 
     knots: int  # hats of each number column that declares no knots
     pairs: int  # columns that are paired with each other, 0 for none
@@ -70,7 +71,7 @@ def outline(
     pairs: int | None = None,
     ranks: bool | None = None,
 ) -> Outline:
-    """What the rules say of a table; ``knots``, ``pairs`` and ``ranks`` stand in for them where they are set."""
+    """What the rules make of a table; ``knots``, ``pairs`` and ``ranks`` override them where they are set."""
     width = even(main_blocks(columns, scales_of(columns), knots, clarity)).width
     paired = paired_columns(clarity, len(columns), pairs)
     side = side_for(clarity, paired)
@@ -82,7 +83,6 @@ def outline(
 
 
 def scales_of(columns: Sequence[TableColumn]) -> list[RankScale]:
-    """The declared scale of each column; none for a category."""
     return [(column.points, column.ranks) for column in columns]
 
 
@@ -92,7 +92,7 @@ def knots_for(clarity: float, columns: int) -> int:
 
 
 def public_rows_tell(rows: int, clarity: float, columns: int, knots: int | None = None) -> bool:
-    """Whether so many public rows tell where values lie as well as hats need it, so that ranks are not bought."""
+    """Whether public rows show where values lie as well as hats need it, so that ranks are not bought."""
     return rows >= PUBLIC_ROWS * (knots or knots_for(clarity, columns))
 
 
@@ -102,20 +102,20 @@ def ranked(columns: Sequence[TableColumn]) -> list[int]:
 
 
 def rank_share(clarity: float, columns: int, asked: bool | None = None) -> float:
-    """The share of the budget for quantiles of so many columns: what little noise costs, up to a most; 0 for none."""
+    """The share of the budget for quantiles of the columns: what little noise costs, up to ``RANK_SHARE``; 0 for none."""
     if not columns or asked is False:
         return 0.0
     return min(8 * LEVELS * columns / (RANK_NOISE * clarity) ** 2, RANK_SHARE)
 
 
 def paired_columns(clarity: float, columns: int, asked: int | None = None) -> int:
-    """How many columns are paired with each other: none while n mu is small, unless so many are asked for."""
+    """How many columns are paired with each other: none while n mu is small, unless ``asked`` sets the number."""
     most = min(MAX_PAIRED_COLUMNS if asked is None else asked, columns)
     return most if most >= 2 and (asked is not None or clarity >= MIN_CLARITY_FOR_PAIRS) else 0
 
 
 def side_for(clarity: float, columns: int) -> int:
-    """How many hats a side of a product has when so many columns are paired."""
+    """How many hats a side of a product has when ``columns`` are paired."""
     pairs = max(math.comb(columns, 2), 1)
     return int(min(max(round(math.sqrt(CELLS * clarity / pairs)), MIN_SIDE), MAX_SIDE))
 
@@ -203,9 +203,6 @@ def _side(features: Features, effects: Floats, column: int, side: int) -> Hats |
     return Codes(column, tuple(int(rank[group]) for group in block.groups))
 
 
-# Names of the coordinates that a table's features have.
-
-
 def names_of(features: Features, columns: Sequence[TableColumn]) -> list[str]:
     """A name for each coordinate, no two alike, the intercept's last."""
     names: dict[str, None] = {}
@@ -221,99 +218,46 @@ def names_of(features: Features, columns: Sequence[TableColumn]) -> list[str]:
     return [*names, "(intercept)"]
 
 
-# What the members of this room have in common, and what each of them cost a run.
-#
-# A member turns declared columns into rows, or is a part of that: bounds, ranks, a basis, features. It is frozen data, the
-# same rule for each row. It is free, because it is declared, public or made of what was released before, or named questions
-# pay for it on the run's own purse. Which events those were is read from the trace of the run, never from what a method says.
-#
-# A moment of the rows prepares where gradients follow; where none do, it is the training itself.
-
+# What each preparation (bounds, ranks, a basis, features) cost a run. It is free, because it is declared, public or made
+# of released answers, or named questions pay for it on the run's own purse. Which events those were is read from the trace
+# of the run, never from what a method states. A moment of the rows is a preparation only where gradients follow.
 
 SIZE, PAIRS = "size", "pairs"
-COUNT = (Count.name,)
 SIZE_WORDS = "the number of rows, which sums are divided by"
 PAIRS_WORDS = "which columns are paired, from effects that were released"
 TRAINING = Gradient.name  # the question that trains on what was prepared
 
 
-class Preparation(Protocol):
-    """A member: what a report calls it, the questions that pay for it (none where it is free), and itself as plain data."""
-
-    part: ClassVar[str]
-    questions: ClassVar[tuple[str, ...]]
-
-    @property
-    def words(self) -> str: ...
-
-    def to_dict(self) -> dict[str, Any]: ...
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self: ...
-
-
-MEMBERS: tuple[type[Preparation], ...] = (Bounds, Ranks, Features, Basis)
-
-
-class PaidLine(Protocol):
-    """What is needed of a line of a trace."""
-
-    @property
-    def question(self) -> str: ...
-
-    @property
-    def event(self) -> Event: ...
-
-    @property
-    def spent(self) -> float: ...
-
-
-@dataclass(frozen=True)
-class PreparedPart:
-    """Something that was prepared, the events that paid for it, and their share of the budget of the training.
-
-    ``share`` is 0 for what was free, and None where shares have no meaning: in a plan, which is priced as a whole, and
-    for what was bought before training with an epsilon and a delta of its own.
-    """
-
-    part: str
-    words: str
-    events: tuple[Event, ...] = ()
-    share: float | None = 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """As a statement has it."""
-        events = [to_dict(event) for event in self.events]
-        return {"part": self.part, "words": self.words, "events": events, "share": self.share}
+MEMBERS: tuple[type[Bounds | Ranks | Features | Basis], ...] = (Bounds, Ranks, Features, Basis)
 
 
 def parts_of(
-    trace: Sequence[PaidLine], features: Features | None, *, bounds: Mapping[str, Any] | None = None, plan: bool = False
+    trace: Sequence[Released], features: Features | None, *, bounds: Mapping[str, Any] | None = None, plan: bool = False
 ) -> list[dict[str, Any]]:
-    """Everything that a run prepared, as a statement has it; ``bounds``: what was bought before it, ``plan``: no shares."""
-    found = [] if bounds is None else [{**PreparedPart(Bounds.part, bounds["what"]).to_dict(), **_before(bounds)}]
-    named: list[tuple[str, str, tuple[str, ...]]] = [(SIZE, SIZE_WORDS, COUNT)]
+    """Everything that a run prepared, with the events that paid for it and their share of the training budget.
+
+    ``bounds``: what was bought before the run. A share is 0 for what was free, and None where it has no meaning: in a
+    ``plan``, which is priced as a whole, and for what was bought before training with an epsilon and a delta of its own.
+    """
+    found: list[dict[str, Any]] = []
+    if bounds is not None:
+        events = [dict(event) for event in bounds["events"]]
+        found.append({"part": Bounds.part, "words": bounds["what"], "events": events, "share": None})
+    named: list[tuple[str, str, tuple[str, ...]]] = [(SIZE, SIZE_WORDS, (Count.name,))]
     if any(line.question == TRAINING for line in trace):
         members: tuple[type[Ranks | Features | Basis], ...] = (Basis,) if features is None else (Ranks, Features)
         named += [(member.part, member.words, member.questions) for member in members]
-    found += [part.to_dict() for part in (_paid(trace, *one, plan=plan) for one in named) if part.events]
+    costs = [line.spent - before for line, before in zip(trace, [0.0, *(line.spent for line in trace)], strict=False)]
+    for part, words, questions in named:
+        own = [(line, cost) for line, cost in zip(trace, costs, strict=True) if line.question in questions]
+        share = None if plan else float(f"{sum(cost for _, cost in own):.6g}")
+        if own:
+            found.append(
+                {"part": part, "words": words, "events": [to_dict(line.event) for line, _ in own], "share": share}
+            )
     if features is not None and any(isinstance(block, Product) for block in features.blocks):
-        found.append(PreparedPart(PAIRS, PAIRS_WORDS).to_dict())
+        found.append({"part": PAIRS, "words": PAIRS_WORDS, "events": [], "share": 0.0})
     return found
-
-
-def _before(bounds: Mapping[str, Any]) -> dict[str, Any]:
-    return {"events": [dict(event) for event in bounds["events"]], "share": None}
-
-
-def _paid(trace: Sequence[PaidLine], part: str, words: str, questions: tuple[str, ...], *, plan: bool) -> PreparedPart:
-    """What such questions cost together."""
-    before = [0.0, *(line.spent for line in trace)]
-    own = [
-        (line, line.spent - earlier) for line, earlier in zip(trace, before, strict=False) if line.question in questions
-    ]
-    share = None if plan else float(f"{sum(cost for _, cost in own):.6g}")
-    return PreparedPart(part, words, tuple(line.event for line, _ in own), share)
 
 
 def cost(part: Mapping[str, Any]) -> str:
@@ -330,7 +274,7 @@ def cost(part: Mapping[str, Any]) -> str:
 
 
 def odd_part(parts: Sequence[Mapping[str, Any]], paid: Counter[Leaf], bounds: str | None) -> str | None:
-    """What is wrong with the parts of a statement: a name or words that no part has, or events that nobody paid for.
+    """The fault of a statement's parts: an unknown name or wording, or events that were not paid for.
 
     ``bounds``: what was bought before training, in words. Shares follow from the trace, which a statement does not hold.
     """
@@ -340,10 +284,10 @@ def odd_part(parts: Sequence[Mapping[str, Any]], paid: Counter[Leaf], bounds: st
     for part in parts:
         name, share = part["part"], part["share"]
         if part["words"] != known.get(name, None) or bool(part["events"]) == (name == PAIRS):
-            return "it says that something was prepared which noisewise does not know so"
+            return "it lists a preparation that noisewise does not make"
         if share is not None and not (0 < share <= 1 if part["events"] else share == 0):
-            return f"the share that the {name} took of the budget is none"
+            return f"the share of the budget for the {name} is not possible"
         left.subtract(leaves([from_dict(event) for event in part["events"]]))
         if any(count < 0 for count in left.values()):
-            return f"the events that are said to have paid for the {name} are not among those that were paid"
+            return f"the events listed as the price of the {name} are not among those that were paid"
     return None

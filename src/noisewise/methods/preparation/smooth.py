@@ -1,4 +1,4 @@
-"""Effects made smoother after training: what noise draws into a curve is rough, what records draw is mostly not.
+"""Effects made smoother after training: noise makes a curve rough, records mostly do not.
 
 A column's effect at its knots, f, becomes keep f + (1 - keep) H f, where H f is the straight part of f: its least-squares
 fit, weighted by how many records are there, of a constant, the value and its rank. Products of two columns are multiplied
@@ -21,7 +21,7 @@ MIN_CLARITY = 1500.0  # n mu below which a choice costs more than it brings
 
 @dataclass(frozen=True)
 class Smoothing:
-    """``keep``: what is left of the crooked part of each column's effect; ``pairs``: what is left of products."""
+    """``keep``: the factor on the non-straight part of each column's effect; ``pairs``: the factor on products."""
 
     keep: float
     pairs: float

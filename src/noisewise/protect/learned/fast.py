@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..protector import Protector
 from ..schedules import FixedClip, Uniform
 from ..signal import Signal, one
-from .formulas import (
+from .weights import (
     CLIP_EXPONENTS,
     MAX_COORDINATE,
     MIN_SPEND,
@@ -27,12 +27,16 @@ from .formulas import (
     PAPER_P,
     RATE_EXPONENTS,
     SCALE_EXPONENTS,
+    Design,
+    LayerWeights,
+    LstmCell,
+    Weights,
     base_step,
+    cell_from,
     clarity,
     common_inputs,
     global_inputs,
 )
-from .weights import Design, LayerWeights, LstmCell, Weights, cell_from
 
 Array = NDArray[np.float32]
 Memory = tuple[tuple[Array, Array], ...]  # (h, c) of each layer, units first

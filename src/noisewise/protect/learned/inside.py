@@ -1,22 +1,22 @@
-"""What happens inside a shard: training by a protector is simulated on half of its rows and judged on both halves.
+"""Training inside a shard: a run by a protector is simulated on half of its rows and judged on both halves.
 
     for each half: theta_0 = start;  T times: g = clipped mean gradient of the half + simulated noise;  theta <- projector(g)
     the shard's vector: the gradient, in the protector's weights, of the loss on the rows trained on and on the others, averaged
 
 *Noise.* The mean gradient of a shard estimates that of all n records, which is what the run will be answered with; so the
 noise on it is the run's own, of deviation C / (n mu_t) on each coordinate of the mean, mu_t^2 being the step's part of the
-budget. On the sum over a shard of m rows that is m/n of the run's noise: a shard plays the whole run in small, with its
-ratio of noise to signal. What a shard has on top is its sample: its mean gradient is off by about C / sqrt(m), which a run
-on all records is not. To first order a small sample makes the loss on rows trained on too low by as much as the loss on
-others too high, so their average is what a run on all records would have. Farther than that it does not help: very small
-shards find shorter steps good.
+budget. On the sum over a shard of m rows that is m/n of the run's noise: a shard is the whole run on a smaller scale, with
+the same ratio of noise to signal. A shard also has the error of its sample: its mean gradient is off by about C / sqrt(m),
+which a run on all records is not. To first order a small sample makes the loss on rows trained on too low by as much as the loss on
+others too high, so their average is what a run on all records would have. Beyond first order it does not help: very small
+shards prefer shorter steps.
 
 *Few* numbers (:data:`KNOBS`) are added to biases of the protector's heads, each shard having its own copy of them, so that all
 shards are unrolled side by side; *whole*: all weights, one shard after the other. How fast theta shrinks is not among the few:
-the less data, the more of that is good, so shards would vote for what their own smallness needs.
+less data needs more of it, so shards would vote for what their own small size needs.
 
-*Guarantee*: none is needed of what is computed here (:class:`~noisewise.trusted.questions.meta.MetaGradient` clips and
-noises it), but that a shard's vector follows from that shard alone. This is trusted code: it is handed private rows.
+*Guarantee*: a shard's vector depends on that shard alone; :class:`~noisewise.trusted.questions.meta.MetaGradient` clips and
+noises it. This is trusted code: it reads private rows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MAX_GRAPH_NUMBERS = 100_000_000  # of a graph that is kept at a time
 
 @contextmanager
 def unwatched() -> Iterator[None]:
-    """A graph of our own: no mode of torch that keeps, shows or judges what is in it."""
+    """A graph without any mode of torch that keeps, shows or checks its tensors."""
     message = "hooks on saved tensors are on, which would see private rows; leave them before asking"
     with (
         torch.inference_mode(False),

@@ -35,7 +35,7 @@ from ..optimizers import Array
 from ..protector import Protector
 from ..schedules import FixedClip, Uniform
 from ..signal import Signal
-from .formulas import (
+from .weights import (
     CLIP_EXPONENTS,
     MAX_COORDINATE,
     MIN_SPEND,
@@ -43,13 +43,17 @@ from .formulas import (
     RATE_EXPONENTS,
     SCALE_EXPONENTS,
     STACKS,
+    Design,
+    LayerWeights,
+    LstmCell,
+    Weights,
     base_step,
     clarity,
     common_inputs,
     global_inputs,
     log_norm,
+    shapes,
 )
-from .weights import Design, LayerWeights, LstmCell, Weights, shapes
 
 Memory = tuple[tuple[Tensor, Tensor], ...]  # (h, c) of each layer
 
@@ -121,7 +125,7 @@ def protector(weights: Weights, design: Design) -> Protector:
 
 @dataclass(frozen=True)
 class LearnedSchedule:
-    """Shares of what is left from an LSTM that sees noise-to-signal ratios."""
+    """Shares of the remaining budget from an LSTM that sees noise-to-signal ratios."""
 
     cell: LstmCell
     design: Design

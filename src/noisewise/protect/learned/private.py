@@ -1,4 +1,4 @@
-"""A protector trained on the private records themselves, for a share of the budget: what is asked, and what follows from it.
+"""A protector trained on the private records themselves, for a share of the budget: its questions and its weights.
 
     S shards, M meta-steps, from public or released facts alone
     M times: v = (sum over shards of clipped meta-gradients + noise) / (S C);   weights <- weights - eta shrunk(v)
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 CLIP = 1e-3  # of a shard's meta-gradient; typical ones are a hundred times that
 SHARD_ROWS = 32, 512  # of a shard, from, to
-CLEAR = 0.15  # the deviation of the noise on a vote that is aimed at by cutting shards smaller, or by fewer steps
+CLEAR = 0.15  # the target deviation of the noise on a vote, met by smaller shards or fewer steps
 MAX_STEPS = 6
 MAX_COORDINATES = 1 << 20  # in all shards
 ETA = 0.5  # a unanimous vote for longer steps makes them e^(2 eta) times as long
@@ -62,7 +62,7 @@ def planned(size: float, mu: float, dimension: int) -> MetaPlan:
 
 
 class MetaRun(NamedTuple):
-    """Where meta-training has come: weights at the start, what was added to them (few numbers, or all), steps done."""
+    """The state of meta-training: weights at the start, what was added to them (few numbers, or all), and steps done."""
 
     start: Floats
     units: int
@@ -132,7 +132,7 @@ def refuse_design(learned: Learned) -> None:
 
 
 def finished(run: MetaRun, learned: Learned, facts: Facts, share: float) -> Learned:
-    """The protector with its papers, which say that private records trained it."""
+    """The protector with its header, which states that private records trained it."""
     size, epsilon = facts.size or 1.0, facts.budget.epsilon
     known = {"size": size, "dimension": float(facts.dimension), "epsilon": epsilon, "horizon": float(learned.horizon)}
     recipe: dict[str, Any] = {"start": learned.name, "share": share, "few": run.few, **run.plan._asdict()}
@@ -148,11 +148,8 @@ def finished(run: MetaRun, learned: Learned, facts: Facts, share: float) -> Lear
     return in_memory(run.weights(), learned.design, header)
 
 
-# What a curator is handed to train inside shards, where a run asks for that: with torch, which is imported then.
-
-
 def unrolled(model: Model, asked: Any, shards: ShardRows) -> NDArray[np.float64]:
-    """The vector (S, 4 or all weights) of every shard: :func:`.inside.unrolled`."""
+    """The vector (S, 4 or all weights) of every shard, which the curator asks for; torch is imported only then."""
     from .inside import unrolled as inside
 
     return inside(model, asked, shards)

@@ -1,7 +1,7 @@
 """Protectors as files: safetensors weights with a JSON header. Reading one never runs code.
 
-The header says what the protector was trained on, for which ranges of size, dimension, epsilon and horizon, how it did on
-its held-out public tasks, and the SHA-256 of its weights; a file whose weights do not match it is refused.
+The header holds what the protector was trained on, its ranges of size, dimension, epsilon and horizon, its results on
+held-out public tasks, and the SHA-256 of its weights; a file whose weights do not match it is refused.
 Trained protectors come with the package; :func:`pick` chooses one from public facts by a fixed rule.
 """
 
@@ -37,7 +37,7 @@ MAX_FILE_BYTES = 1_000_000  # a protector has some 17,000 weights
 MIN_CLARITY = 20.0  # n mu / sqrt(d) below which noise drowns the gradient
 WIDE_PARAMETERS = 300
 MAX_STEPS = 100_000
-A_LITTLE = 1.1  # a factor outside of a range that is no news
+A_LITTLE = 1.1  # a factor beyond a range that needs no warning
 RANGES = ("size", "dimension", "epsilon", "horizon")
 
 
@@ -47,7 +47,7 @@ class OutsideRange(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A protector with its papers."""
+    """A protector with its header."""
 
     weights: Weights
     design: Design
@@ -76,7 +76,7 @@ class Learned:
         return protector(zero_weights(self.design), self.design)
 
     def outside(self, **facts: float) -> list[str]:
-        """What lies outside the ranges of its training, in words."""
+        """The facts outside the ranges of its training, in words."""
         reasons = []
         for name, value in facts.items():
             low, high = self.header["ranges"][name]
@@ -96,7 +96,7 @@ def digest(tensors: Mapping[str, Any]) -> str:
 
 
 def in_memory(weights: Weights, design: Design, header: dict[str, Any]) -> Learned:
-    """A protector with its papers completed; weights may be tensors, with a graph or without."""
+    """A protector with its header completed; weights may be tensors, with a graph or without."""
     tensors = {name: np.array(array(weight), np.float32, order="C") for name, weight in weights.tensors().items()}
     complete = {**header, "format": FORMAT, "design": design.to_dict(), "sha256": digest(tensors)}
     return Learned(weights_from(tensors), design, complete)
@@ -148,15 +148,15 @@ def from_content(written: bytes) -> Learned:
     horizon = header["horizon"]
     if not isinstance(header["name"], str) or type(horizon) is not int or not 1 <= horizon <= MAX_STEPS:
         raise ValueError("its name or horizon is missing")
-    _check_papers(header)
+    _check_texts(header)
     weights, design = weights_from(tensors), Design(**header["design"])
     if not weights_fit(weights, design):
         raise ValueError("its weights do not fit its design")
     return Learned(weights, design, header)
 
 
-def _check_papers(header: dict[str, Any]) -> None:
-    """The rest of a header is for people, and comes from strangers: plain text of the expected shape."""
+def _check_texts(header: dict[str, Any]) -> None:
+    """Refuse a header whose other entries, which are untrusted and shown to people, are not plain text of the usual form."""
     sources = header.get("trained_on", [])
     shaped = isinstance(sources, list) and all(
         isinstance(entry, dict) and all(isinstance(entry.get(key), str) for key in ("data", "licence"))

@@ -1,4 +1,4 @@
-"""Private projected gradient descent over a convex set.
+"""Private projected gradient descent over a convex set, on full or Poisson batches.
 
     theta_{t+1} = project(theta_t - eta_t (mean of clipped gradients + noise)),    eta_t = D / (G sqrt(t))
 
@@ -9,7 +9,8 @@ Zhang 2013), the mean of all iterates within about D G / sqrt(T). ``release`` sa
 *Guarantee*: a plan; sigma is calibrated for all steps and the bought size together. Projection onto the set is
 post-processing, and so is averaging.
 
-Private empirical risk minimisation by gradient perturbation: Bassily, Smith & Thakurta 2014; Shamir & Zhang 2013.
+Private empirical risk minimisation by gradient perturbation: Bassily, Smith & Thakurta 2014; Song, Chaudhuri &
+Sarwate 2013; Shamir & Zhang 2013.
 """
 
 from __future__ import annotations
@@ -17,13 +18,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from ..accounts import Budget, Terms
 from ..asking import Curator, Facts, PublicCurator
-from ..protect.projectors import ConvexSet, set_named
 from ..trusted import validate
 from ..trusted.accountants.calibrate import calibrate
 from ..trusted.events import FULL, Gaussian, Repeated, Sampling, sampled
@@ -31,6 +31,75 @@ from ..trusted.stores.totals import expected_size
 from .base import Array, Method, size_noise
 
 RELEASES = ("mean", "last")
+
+
+class ConvexSet(Protocol):
+    """Where theta has to stay; a stack of thetas is projected one by one."""
+
+    def project(self, theta: Array) -> Array: ...
+    def diameter(self, dimension: int) -> float: ...
+
+
+@dataclass(frozen=True)
+class Ball:
+    """||theta|| <= radius."""
+
+    radius: float
+
+    def project(self, theta: Array) -> Array:
+        lengths = np.linalg.norm(np.asarray(theta, np.float64), axis=-1, keepdims=True)
+        return (theta * (self.radius / np.maximum(lengths, self.radius))).astype(theta.dtype)
+
+    def diameter(self, dimension: int) -> float:
+        return 2 * self.radius
+
+
+@dataclass(frozen=True)
+class Box:
+    """|theta_j| <= radius in every coordinate."""
+
+    radius: float
+
+    def project(self, theta: Array) -> Array:
+        return theta.clip(-self.radius, self.radius)
+
+    def diameter(self, dimension: int) -> float:
+        return 2 * self.radius * math.sqrt(dimension)
+
+
+@dataclass(frozen=True)
+class Simplex:
+    """theta_j >= 0 and sum of theta_j = radius.
+
+    >>> Simplex(1.0).project(np.array([0.5, 1.0, -3.0]))
+    array([0.25, 0.75, 0.  ])
+    """
+
+    radius: float
+
+    def project(self, theta: Array) -> Array:
+        """max(theta - tau, 0) with the tau that makes the sum right, found by sorting (Held, Wolfe & Crowder 1974)."""
+        descending = np.sort(np.asarray(theta, np.float64))[..., ::-1]
+        taus = (descending.cumsum(-1) - self.radius) / np.arange(1, theta.shape[-1] + 1)
+        last = np.maximum((descending > taus).sum(-1, keepdims=True) - 1, 0)
+        return (theta - np.take_along_axis(taus, last, -1)).clip(0, None).astype(theta.dtype)
+
+    def diameter(self, dimension: int) -> float:
+        return math.sqrt(2) * self.radius if dimension > 1 else 0.0
+
+
+SETS: dict[str, type[Ball | Box | Simplex]] = {"ball": Ball, "box": Box, "simplex": Simplex}
+
+
+def set_named(name: str, radius: float) -> ConvexSet:
+    """The set with that name and size.
+
+    >>> set_named("box", 2.0)
+    Box(radius=2.0)
+    """
+    validate.one_of(tuple(SETS), constraint=name)
+    validate.positive(radius=radius)
+    return SETS[name](radius)
 
 
 class State(NamedTuple):
@@ -110,3 +179,43 @@ class ProjectedGd(ProjectedMethod):
     name: ClassVar[str] = "projected_gd"
     summary: ClassVar[str] = "noisy gradient descent kept inside a ball, box or simplex"
     paper: ClassVar[str] = "Bassily et al. 2014"
+
+
+@dataclass(frozen=True)
+class ProjectedSgd(ProjectedMethod):
+    """Poisson batches of ``batch_size`` = b records on average, or any ``sampling``.
+
+    Each record joins with probability b/n; b = 1 is the notes' "select I uniformly at random" in the form that has a
+    tight price (an empty batch is answered with noise). The second moment of a Poisson batch mean is at most C^2 + C^2/b,
+    so G^2 = C^2 + C^2/b + d (noise std)^2.
+
+    *Guarantee*: a plan of Poisson-sampled Gaussians, priced by privacy loss distributions. The rate b/n needs a public
+    size; with a private one pass ``sampling=("poisson", rate)``, fixed beforehand from a public guess.
+    """
+
+    steps: int = 1000
+    batch_size: float = 1.0
+    sampling: Sampling | None = None
+    constraint: str = "ball"
+    radius: float = 10.0
+    max_grad_norm: float = 1.0
+    release: str = "mean"
+
+    name: ClassVar[str] = "projected_sgd"
+    summary: ClassVar[str] = "noisy stochastic descent, one record a step, kept inside a ball, box or simplex"
+    paper: ClassVar[str] = "Bassily et al. 2014"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        validate.positive(batch_size=self.batch_size)
+
+    def sampling_of(self, facts: Facts) -> Sampling:
+        """The sampling that was asked for, or the one with the expected batch size, from a public size only."""
+        if self.sampling is not None:
+            return self.sampling
+        if not facts.size_is_public or facts.size is None:
+            raise ValueError(
+                "sampling is None, but the size of the data is private and a rate of batch_size/size would leak it; "
+                "pass sampling=('poisson', rate) with a rate from a public guess, or size_is_public=True"
+            )
+        return ("poisson", min(self.batch_size / facts.size, 1.0))
