@@ -12,7 +12,9 @@ from noisewise.curator import PublicCurator
 from noisewise.faces.sklearn import PrivateClassifier, PrivateRegressor
 from noisewise.methods import registry
 from noisewise.methods.nonprivate import NonPrivate
-from noisewise.methods.one_shot import ObjectivePerturbation, OutputPerturbation, Pnsgd
+from noisewise.methods.objective_perturbation import ObjectivePerturbation
+from noisewise.methods.output_perturbation import OutputPerturbation
+from noisewise.methods.pnsgd import Pnsgd
 from noisewise.tables.generated import census
 from noisewise.train import Records, train
 from noisewise.trusted.events import ApproximateDP, Gaussian
