@@ -1,4 +1,4 @@
-"""Training methods, one file each. A file in this folder that defines a :class:`Method` with a name is registered.
+"""Training methods, one file for each paper. A file in this folder that defines a :class:`Method` with a name is registered.
 
 Another package registers one of its own in its ``pyproject.toml``; it runs as a guest, in a process of its own::
 
