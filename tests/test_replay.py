@@ -15,7 +15,7 @@ from noisewise.accounts.recorded import Recording, Tape
 from noisewise.curator import Curator, PublicCurator
 from noisewise.methods import method_named, registry
 from noisewise.statements.standard_errors import Replayed, curvature, standard_errors, why_unknown
-from noisewise.tables.fit.spread import Spread
+from noisewise.tables.fit.fitted import Spread
 from noisewise.train import Records, train
 from noisewise.trusted.losses import loss_named
 from noisewise.trusted.models import MLP, Linear

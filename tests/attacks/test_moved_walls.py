@@ -42,7 +42,7 @@ def curator_of(model, **options):
 
 def fit_of(method, **options):
     """A fit, described by hand, and its rows; older versions have no such rooms."""
-    from noisewise.data.preprocess import Scaling
+    from noisewise.tables.fit.fit import Scaling
     from noisewise.tables.fit.fit import Fit, Labelled
     from noisewise.tables.fit.labels import Classes
 

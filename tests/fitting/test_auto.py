@@ -15,8 +15,8 @@ from noisewise.methods.additive import AdditiveDescent
 from noisewise.tables.fit.auto import choice_for, method_for, outline_for
 from noisewise.tables.fit.why_auto import MOST_COLUMNS, choice_of_run, why
 from noisewise.tables.generated import census
+from noisewise.tables.rows import columns_of
 from noisewise.tables.schema import Column, Schema
-from noisewise.tables.table_columns import columns_of
 from noisewise.trusted.features.features import Product
 from noisewise.trusted.features.table_columns import TableColumn
 

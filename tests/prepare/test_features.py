@@ -14,8 +14,8 @@ from noisewise.methods.preparation import Codes, Features, Hats, Product, TableC
 from noisewise.methods.preparation.choices import Frequencies as Known
 from noisewise.methods.preparation.choices import balanced, knots_for, main_blocks, pair_blocks, scales_of
 from noisewise.methods.preparation.names import names_of
+from noisewise.tables.rows import columns_of, number_columns
 from noisewise.tables.schema import Column, Schema
-from noisewise.tables.table_columns import columns_of, number_columns
 from noisewise.trusted.features.features import even, features_anew
 from noisewise.trusted.features.scale import check_scale, log_scale, positions, values_at
 

@@ -18,7 +18,7 @@ from noisewise.methods.descent import DeflatedDescent
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.tables.fit.fit import Labelled
 from noisewise.tables.generated import census
-from noisewise.tables.preprocess import Cells, Scaling
+from noisewise.tables.rows import Cells, Scaling
 from noisewise.trusted.accountants.gdp import mu_of
 from noisewise.trusted.features.table_columns import TableColumn
 from noisewise.tune.public import Bench, differing, public_scores

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accounts import Budget
-from ..tables.classes import class_codes
 from ..tables.fit.fitted import Fitted
-from ..tables.fit.labels import Classes
+from ..tables.fit.labels import Classes, class_codes
 from .metrics import ABOUT_95, Figures, of_a_share, of_numbers, of_predictions, within
 
 __all__ = ["ABOUT_95", "Quality", "of_a_share", "public_quality", "within"]

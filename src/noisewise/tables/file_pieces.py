@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from .addresses import CHANGED, Pin, Place, pin_of, readable, refused
 from .encode import Encoder
 from .files import Dialect, Source, TableFile, open_source
-from .preprocess import Scaling
 from .refusal import Refusal, our_words
-from .rows import NOT_READ, Rows, RowStore, cut_batches, rows_of, single_rows
+from .rows import NOT_READ, Rows, RowStore, Scaling, cut_batches, rows_of, single_rows
 
 Mask = NDArray[np.bool_]
 SINCE = "{}: has changed since the run began; start again"

@@ -20,11 +20,10 @@ import pyarrow.csv as pacsv
 
 from ..trusted.spelling import did_you_mean
 from .addresses import CHANGED, Place, readable, refused, size_of, steady
-from .dates import is_moment
-from .paths import Paths as Paths
-from .paths import find_files as find_files
+from .addresses import Paths as Paths
+from .addresses import find_files as find_files
 from .refusal import Refusal, our_words
-from .values import MISSING_WORDS, number_of
+from .values import MISSING_WORDS, is_moment, number_of
 
 Share = Callable[[float], None]
 BLOCK = 1 << 21  # bytes of CSV in memory at once, and so the longest row

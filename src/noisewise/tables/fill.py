@@ -10,7 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from ..trusted.spelling import did_you_mean
-from .cells import cells_of, numbers_of
+from .encode import cells_of, numbers_of
 from .files import Dialect, Paths, Share, is_number, is_text, open_source, unusable
 from .public_columns import HEAVY, MOST_CATEGORIES, Seen
 from .refusal import Refusal, our_words

@@ -29,10 +29,9 @@ from numpy.typing import NDArray
 
 from ..trusted.spelling import did_you_mean
 from ..trusted.units import Unit
-from .arrow_arrays import places_in, values_in
 from .files import Source
 from .refusal import Refusal, our_words
-from .values import is_missing_word, key
+from .values import is_missing_word, key, places_in, values_in
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .column_checks import Scalar
-from .dates import looks_like_a_time
-from .values import is_missing_word, key, looks_like_a_date, number_of
+from .values import is_missing_word, key, looks_like_a_date, looks_like_a_time, number_of
 
 MOST_CATEGORIES = 200
 ENOUGH = 20  # rows with a value before a column is called an id or constant

@@ -12,11 +12,11 @@ from typing import Any
 
 from ..trusted.spelling import did_you_mean
 from .codebook import EQUALS, codes_in, kind_of, pair_in, value_of
-from .dates import UNITS, in_unit
 from .guesses import by_name, target_among
 from .public_columns import A_CONSTANT, AN_ID
 from .schema import Column, Schema, declared
 from .schema_text import text_of
+from .values import UNITS, in_unit
 
 Ask = Callable[[str], str]
 Say = Callable[[str], None]

@@ -30,7 +30,7 @@ from ..accounts import Budget
 from ..tables.fit.fit import Fit, Labelled
 from ..tables.fit.fitted import Fitted
 from ..tables.fit.labels import Labels, Target
-from ..tables.preprocess import Cells, Scaling
+from ..tables.rows import Cells, Scaling
 from ..trusted.accountants.gdp import mu_of
 
 Array = NDArray[Any]

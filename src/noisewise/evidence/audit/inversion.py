@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ...statements.network import Network
 from ...tables.fit.fitted import Fitted
-from ...tables.preprocess import Scaling
+from ...tables.rows import Scaling
 from ...trusted import validate
 from .leakage import correlation
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tables.preprocess import Scaling
+from ...tables.rows import Scaling
 from ...tables.schema import Column
 from ...tables.values import key
 from ...trusted.features.features import Codes, Features, Hats, Product

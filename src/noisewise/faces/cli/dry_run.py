@@ -19,8 +19,8 @@ def show_plan(request: Request, resolved: Resolved, bounds_epsilon: float | None
     from ...accounts.concerns import concerns
     from ...tables.fit.auto import AUTO, choice_for
     from ...tables.fit.why_auto import why
+    from ...tables.rows import columns_of
     from ...tables.schema import gaps
-    from ...tables.table_columns import columns_of
     from ...trusted.units import CLIENT
 
     reasons = None

@@ -108,8 +108,8 @@ class _Table:
 def _table_of(columns: int | None, given: Schema | str | Path | None) -> _Table:
     from ...tables.encode import Encoder
     from ...tables.resolve import with_imagined_bounds
+    from ...tables.rows import columns_of
     from ...tables.schema import Schema, gaps, read_schema
-    from ...tables.table_columns import columns_of
 
     if given is None:
         assert columns is not None

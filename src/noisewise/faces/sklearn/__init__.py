@@ -18,15 +18,14 @@ from sklearn.utils.metaestimators import available_if
 
 from ...evidence import runs
 from ...methods import Method
-from ...tables.classes import classes_in, declared_classes
 from ...tables.fit.auto import AUTO, method_for
 from ...tables.fit.fit import Fit, classes_for, classifier_loss, for_classes, for_numbers
 from ...tables.fit.fitted import Fitted
 from ...tables.fit.from_files import Origin as Origin
 from ...tables.fit.from_files import target_bounds as declared_target
-from ...tables.fit.labels import Classes
-from ...tables.preprocess import interval
+from ...tables.fit.labels import Classes, classes_in, declared_classes
 from ...tables.refusal import our_words
+from ...tables.rows import interval
 from ...tables.schema import Schema
 from ...trusted.losses import Loss
 from .base import PrivateEstimator

@@ -19,7 +19,6 @@ from ...accounts.purse import Purse
 from ...methods import Method, makes_a_promise
 from ...statements.statement import Statement
 from ...tables.checks import names_of, private_labels, private_rows, public_pair, with_label
-from ...tables.classes import same_length
 from ...tables.encode import Encoder
 from ...tables.files import Dialect, Paths
 from ...tables.fit.across_processes import elsewhere
@@ -28,14 +27,13 @@ from ...tables.fit.fit import Fit, Labelled, seed_of
 from ...tables.fit.fitted import Fitted
 from ...tables.fit.from_files import SETTINGS, Origin, ready_files, scaling_of
 from ...tables.fit.from_files import names_of as columns_in
-from ...tables.fit.labels import Labels, numbers_with
+from ...tables.fit.labels import Labels, numbers_with, same_length
 from ...tables.fit.ready import Ready
 from ...tables.fit.settings import plain_settings
 from ...tables.persons import Mask, Persons, persons_of
-from ...tables.preprocess import Cells, Scaling, declared_bounds
 from ...tables.refusal import our_words
+from ...tables.rows import Cells, Scaling, declared_bounds, number_columns
 from ...tables.schema import Schema
-from ...tables.table_columns import number_columns
 from ...train import Progress
 from ...trusted.models import Model
 from ...trusted.own_settings import own_settings

@@ -19,16 +19,15 @@ from sklearn.base import RegressorMixin
 from ...accounts.account import Account, account_of
 from ...accounts.purse import Purse
 from ...tables.bought import Purchase, purchase
-from ...tables.cells import cells_of, numbers_of
 from ...tables.checks import names_of, private_labels, private_rows
-from ...tables.encode import NOT_ENCODED
+from ...tables.encode import NOT_ENCODED, cells_of, numbers_of
 from ...tables.files import Dialect, Paths, open_source
 from ...tables.fit.fit import seed_of
 from ...tables.fit.from_files import Origin
 from ...tables.fit.ready import Ready
-from ...tables.preprocess import interval
 from ...tables.refusal import our_words
 from ...tables.resolve import Resolved, with_imagined_bounds
+from ...tables.rows import interval
 from ...tables.schema import Column, Schema, gaps
 from ...train import refuse_every_rank
 from ...trusted.stores.grid import NO_CLASS, NO_LABEL

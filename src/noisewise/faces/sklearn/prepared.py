@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...tables.encode import Encoder
 from ...tables.fit.from_files import Origin
-from ...tables.preprocess import Scaling
+from ...tables.rows import Scaling
 
 
 @dataclass(frozen=True, eq=False)

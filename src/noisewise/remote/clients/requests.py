@@ -12,7 +12,7 @@ import numpy as np
 
 from ...tables.files import Dialect
 from ...tables.fit.labels import Classes, Labels, Target
-from ...tables.preprocess import Cells, Scaling
+from ...tables.rows import Cells, Scaling
 from ...tables.schema import Schema
 from ...trusted.features.features import Features, Hats, Product
 from ...trusted.features.table_columns import TableColumn

@@ -25,9 +25,8 @@ from ..encode import Encoder
 from ..file_pieces import FilePiece, lengths_of, pieces_of, read_pieces
 from ..files import Dialect, Paths, Share, Source, open_source
 from ..persons import Mask
-from ..preprocess import Scaling
 from ..refusal import Refusal, our_words
-from ..rows import IN_MEMORY
+from ..rows import IN_MEMORY, Scaling
 from ..schema import Schema
 from .fit import Fit, Labelled
 from .fitted import Fitted

@@ -34,14 +34,12 @@ from ...trusted.own_settings import own_settings
 from ...trusted.stores.grid import Store, in_memory
 from ...trusted.stores.protocol import Elsewhere
 from ...trusted.units import RECORD, Unit
-from ..classes import class_weights
 from ..column_checks import tells_nothing
 from ..encode import Encoder
 from ..persons import Persons
-from ..preprocess import Cells, Scaling
-from .fitted import Fitted
-from .labels import Classes, Labels, Target
-from .spread import Spread
+from ..rows import Cells, Scaling
+from .fitted import Fitted, Spread
+from .labels import Classes, Labels, Target, class_weights
 
 Array = NDArray[Any]
 

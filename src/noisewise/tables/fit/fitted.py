@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,15 +20,65 @@ from ...trusted.losses import loss_named
 from ...trusted.trace import Released
 from ...trusted.units import UNIT, Unit
 from ..encode import Encoder
-from ..preprocess import Cells, Scaling
-from ..table_columns import columns_of, number_columns
+from ..rows import Cells, Scaling, columns_of, number_columns
 from .effects import Effects, effects_of
 from .labels import Classes, Labels, Target, labels_from
-from .link import calibrated, uncalibrated
-from .spread import Spread
 
 if TYPE_CHECKING:
     from ...protect.learned.zoo import Learned
+
+
+def calibrated(scores: Array, cap: float) -> Array:
+    """Log-odds of the second class.
+
+    >>> calibrated(np.array([-2.0, 0.0, 2.0]), 0.5).round(3).tolist()
+    [-1.434, 0.0, 1.434]
+    """
+    if cap >= 1:
+        return scores
+    size = np.abs(scores)
+    return np.sign(scores) * np.where(size > _turn(cap), np.logaddexp(0.0, size) + math.log(cap), size)
+
+
+def uncalibrated(log_odds: Array, cap: float) -> Array:
+    """The scores that have these log-odds."""
+    if cap >= 1:
+        return log_odds
+    size = np.abs(log_odds)
+    above = np.maximum(size - math.log(cap), 1e-12)
+    far = above + np.log(-np.expm1(-above))  # log(e^above - 1)
+    return np.sign(log_odds) * np.where(size > _turn(cap), far, size)
+
+
+def _turn(cap: float) -> float:
+    """The score from which slopes are cut."""
+    return math.log(cap / (1 - cap))
+
+
+Values = NDArray[Any] | None
+
+
+class Spread:
+    """Standard errors of theta: computed when first asked for or saved, after which what they come from is let go."""
+
+    def __init__(self, compute: Callable[[], Values]) -> None:
+        self._compute: Callable[[], Values] | None = compute
+        self._known: Values = None
+
+    @classmethod
+    def known(cls, errors: Values) -> Self:
+        """Standard errors that were computed before, e.g. of a saved model."""
+        return cls(lambda: errors)
+
+    def values(self) -> Values:
+        """The standard error of each coordinate of theta, or None where it is not known."""
+        if self._compute is not None:
+            self._known, self._compute = self._compute(), None
+        return self._known
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_compute": None, "_known": self.values()}
+
 
 Array = NDArray[Any]
 TASKS = {"PrivateClassifier": "classification", "PrivateRegressor": "regression"}  # as run folders name them

@@ -20,10 +20,8 @@ from ..encode import Encoder
 from ..file_pieces import Pinned
 from ..files import Dialect, Paths, Share, find_files, open_source
 from ..persons import Mask
-from ..preprocess import Cells, Scaling, interval
-from ..rows import read_rows
+from ..rows import Cells, Scaling, columns_of, interval, read_rows
 from ..schema import Schema
-from ..table_columns import columns_of
 from .across_processes import spread_files, store_for
 from .auto import method_for
 from .fit import Fit, Labelled, for_classes, for_numbers
