@@ -6,6 +6,7 @@ a theta. What it is given: facts, theta and public rows of its own, and the cura
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
@@ -48,19 +49,21 @@ class NothingLeft(ValueError):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Records:
-    """Validated rows of the data holder on their way to a curator; ``size`` is None when their number is private.
+    """Validated rows of the data holder with their labels, on the way to a curator.
 
-    ``X`` and ``y`` are arrays, or tuples of tensors for a model of tensors.
+    ``X`` and ``y`` are arrays, tuples of tensors for a model of tensors, or what stands for rows that lie elsewhere.
+    ``size`` is None where the number of records is private; ``row_bound`` is infinite where no bound on rows is enforced.
     """
 
     X: Any
     y: Any
-    size: float | None
-    row_bound: float
-    store: Store = in_memory
+    size: float | None = None
+    row_bound: float = math.inf
+    store: Store = in_memory  # where rows are laid out
     unit: Unit = RECORD  # what is protected
+    counted: NDArray[np.bool_] | None = None  # which rows of the table count, where a person has several
 
     def __repr__(self) -> str:
         return "Records(...)"

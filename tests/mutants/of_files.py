@@ -247,14 +247,14 @@ MUTANTS = (
             "tests/attacks/test_workers_attacks.py::"
             "test_a_person_does_not_count_more_often_when_files_are_exchanged_after_the_choice",
         ),
-        "tables/fit/from_files.py",
+        "tables/fit/build.py",
     ),
     Mutant(
         "what is ready to run shows its rows",
-        'return "Ready(...)"',
-        "return tuple.__repr__(self)",
+        'return "Records(...)"',
+        'return f"Records({self.X}, {self.y})"',
         ("tests/curator/test_null_rows.py::test_what_is_ready_to_run_shows_no_row",),
-        "tables/fit/ready.py",
+        "train.py",
     ),
     Mutant(
         "a single noisy bin stretches bounds",

@@ -41,7 +41,7 @@ def test_steps_on_batches_are_not_steps_on_all_records():
 
 def test_it_runs_and_its_statement_names_it():
     made = ready(DeflatedDescent(steps=6), random_state=0)
-    fitted = online(made.fit)[0].run(made.private)
+    fitted = online(made)[0].run()
     assert fitted.statement.data["method"]["name"] == "online" and fitted.settings["method"] == "online"
     fit, _ = online(ready("auto", model="linear").fit)
     assert "chosen_by" not in fit.settings

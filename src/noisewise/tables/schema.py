@@ -171,7 +171,8 @@ class Schema:
     @property
     def persons(self) -> Persons | None:
         """Whose rows these are, where what is protected is a person."""
-        return persons_of(self.unit, self.rows_per_unit)
+        declared = self.unit, self.rows_per_unit
+        return None if declared == (None, None) else persons_of(*declared)
 
     def __getitem__(self, name: str) -> Column:
         for column in self.columns:

@@ -16,13 +16,13 @@ from ..accounts import Budget, Terms
 from ..accounts.account import BudgetWarning
 from ..asking import Correct, Curator, SquaredError
 from ..evidence.bought_quality import scored_by
-from ..tables.fit.fit import Fit, Labelled, as_labels
+from ..tables.fit.fit import Fit, as_labels
 from ..tables.fit.fitted import Fitted
 from ..tables.fit.labels import Classes
+from ..train import Records
 from ..trusted.accountants.gdp import cost, epsilon_of
 from ..trusted.events import Gaussian
 from ..trusted.opening import open_meter
-from ..trusted.stores.grid import Store
 from .candidates import Candidate, Parts, as_candidate
 from .price import Agreed
 
@@ -37,17 +37,14 @@ class Run:
 
     fit: Fit
     agreed: Agreed
-    trained: Labelled
-    public: Labelled | None
-    scored: Labelled
+    scored: Records
     score: Gaussian | None
-    store: Store
 
     @classmethod
     def of(cls, candidate: Candidate, agreed: Agreed, parts: Parts, number: int, score: Gaussian | None = None) -> Run:
         """Run ``number``: a candidate as it was agreed on, on its parts of the rows."""
-        fit = as_candidate(candidate.fit, agreed.promise, run=number)
-        return cls(fit, agreed, parts.trained, candidate.public, parts.scored, score, candidate.store)
+        fit = as_candidate(candidate.fit, agreed.promise, run=number).on(parts.trained, candidate.fit.public)
+        return cls(fit, agreed, parts.scored, score)
 
     def __repr__(self) -> str:
         return "Run(...)"
@@ -73,7 +70,7 @@ def outcome(run: Run) -> Outcome:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("default", BudgetWarning)  # of other threads: no run gives one
-            fitted = run.fit.run(run.trained, run.public, store=run.store, purse=run.agreed.purse())
+            fitted = run.fit.run(purse=run.agreed.purse())
             return Outcome(fitted, 0.0 if run.score is None else noisy_score(fitted, run))
     except Exception:
         return Outcome(None)
@@ -95,7 +92,7 @@ def noisy_score(fitted: Fitted, run: Run) -> float:
         size=1.0,  # sums are compared, not means
         row_bound=1.0,
         seed=None if run.fit.seed is None else run.fit.seed + SCORING_STREAM,
-        store=run.store,
+        store=run.scored.store,
         rows_per_unit=run.fit.unit.rows,
     )
     if fitted.made is not None:

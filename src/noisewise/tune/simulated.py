@@ -27,10 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accounts import Budget
-from ..tables.fit.fit import Fit, Labelled
+from ..tables.fit.fit import Fit
 from ..tables.fit.fitted import Fitted
 from ..tables.fit.labels import Labels, Target
 from ..tables.rows import Cells, Scaling
+from ..train import Records
 from ..trusted.accountants.gdp import mu_of
 
 Array = NDArray[Any]
@@ -89,7 +90,7 @@ def parts_of(shape: Shape, seed: int, repeat: int) -> Parts:
     return Parts(training, rest[: len(rest) - shape.validation], rest[len(rest) - shape.validation :])
 
 
-def table_of(rows: Labelled, scaling: Scaling, parts: Parts, shape: Shape, seed: int, repeat: int) -> Labelled:
+def table_of(rows: Records, scaling: Scaling, parts: Parts, shape: Shape, seed: int, repeat: int) -> Records:
     """The simulated private table: some of the training part, or all of it and moved copies."""
     rng = np.random.default_rng([seed, repeat, 1])
     copies = [parts.training]
@@ -100,7 +101,7 @@ def table_of(rows: Labelled, scaling: Scaling, parts: Parts, shape: Shape, seed:
     X = rows.X[taken]
     if len(taken) > real:
         X[real:] = moved(X[real:], scaling, widths(rows.X[parts.training], scaling), rng)
-    return Labelled(X, rows.y[taken])
+    return Records(X, rows.y[taken])
 
 
 def widths(X: Array, scaling: Scaling) -> Array:
@@ -147,12 +148,12 @@ def budget_for(fit: Fit, shape: Shape) -> Budget:
     return Budget.from_gdp(mu, budget.delta, budget.adjacency)
 
 
-def simulated(fit: Fit, table: Labelled, handed: Labelled | None, shape: Shape, seed: int) -> Fitted:
+def simulated(fit: Fit, table: Records, handed: Records | None, shape: Shape, seed: int) -> Fitted:
     """The run that this fit would be, on a public table; a seed makes it a simulation."""
-    asked = replace(fit, budget=budget_for(fit, shape), preparation=None, seed=seed)
+    asked = replace(fit, budget=budget_for(fit, shape), preparation=None, seed=seed).on(table, handed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the simulated size and budget, which nobody asked for
-        return asked.run(table, handed)
+        return asked.run()
 
 
 def as_given(labels: Labels, numbers: Array) -> Array:

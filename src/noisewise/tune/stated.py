@@ -11,8 +11,8 @@ from ..accounts import Budget, Meter
 from ..methods.preparation.parts import parts_of
 from ..statements.reading_list import USES, also
 from ..statements.statement import promised, worded
+from ..tables.fit.build import SETTINGS
 from ..tables.fit.fitted import Fitted
-from ..tables.fit.from_files import SETTINGS
 from ..trusted.arithmetic import Arithmetic
 from ..trusted.events import Repeated, to_dict
 from .candidates import Candidate

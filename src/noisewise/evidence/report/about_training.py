@@ -10,7 +10,7 @@ from typing import Any
 from ...asking import Gradient
 from ...methods.preparation.parts import cost
 from ...statements.statement import text as statement_text
-from ...tables.fit.why_auto import choice_of_run, why
+from ...tables.fit.auto import choice_of_run, why
 from . import sentences as words
 from .about_steps import noise_and_clip
 from .charts import Series, line_chart

@@ -68,7 +68,7 @@ def compare(
     """
     from ...accounts.atomic import write_atomically
     from ...evidence.figures import picture_file
-    from ...tables.fit.auto import AUTO, method_for
+    from ...tables.fit.build import AUTO, method_for
     from ..compare.compare import compare as simulate
     from ..compare.compare import constant_score, document, sizes
     from ..compare.outcome import METRICS

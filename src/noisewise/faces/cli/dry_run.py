@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def show_plan(request: Request, resolved: Resolved, bounds_epsilon: float | None, out: Path, json_output: bool) -> None:
     """What a run would do, from names and declarations alone."""
     from ...accounts.concerns import concerns
-    from ...tables.fit.auto import AUTO, choice_for
-    from ...tables.fit.why_auto import why
+    from ...tables.fit.auto import choice_for, why
+    from ...tables.fit.build import AUTO
     from ...tables.rows import columns_of
     from ...tables.schema import gaps
     from ...trusted.units import CLIENT

@@ -46,7 +46,7 @@ def journal_of(place: Path) -> Path:
 
 def settings_for(asked: Asked, place: Path, fit: Fit, spent: str | dict[str, Any]) -> dict[str, Any]:
     """Of which run a journal is, as plain data; ``spent``: the name of the file that says what was spent, or the account."""
-    from ...tables.fit.settings import plain_values
+    from ...tables.fit.build import plain_values
 
     return {
         "noisewise": __version__,

@@ -43,7 +43,7 @@ def methods(json_output: JsonFlag = False) -> None:
     Example: [bold]noisewise methods --json[/bold]
     """
     from ...methods import RECOMMENDED
-    from ...tables.fit.why_auto import AUTO, MOST_COLUMNS, TABLES
+    from ...tables.fit.build import AUTO, MOST_COLUMNS, TABLES
 
     rows = method_rows()
     if json_output:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from ...accounts import Budget
     from ...methods import Method
     from ...tables.addresses import Place
+    from ...tables.fit.build import Origin
     from ...tables.fit.fit import Fit
-    from ...tables.fit.from_files import Origin
     from ...tables.resolve import Resolved
     from ...tables.schema import Schema
     from ..sklearn import PrivateClassifier, PrivateRegressor
@@ -144,7 +144,7 @@ class Request:
 
     @classmethod
     def of(cls, asked: Asked, seed: int | None = None) -> Request:
-        from ...tables.fit.auto import AUTO, method_for
+        from ...tables.fit.build import AUTO, method_for
 
         chosen = with_protector(asked.method, asked.protector, asked.protector_share, asked.max_grad_norm)
         made = cls(
@@ -172,7 +172,7 @@ def planned(request: Request, resolved: Resolved) -> Fit:
 
 
 def fit_for(request: Request, schema: Schema, origin: Origin) -> Fit:
-    from ...tables.fit.from_files import fit_of_files
+    from ...tables.fit.build import fit_of_files
 
     same = ("model", "size_is_public", "seed", "max_grad_norm", "isolation")
     common: dict[str, Any] = {name: getattr(request, name) for name in same}
@@ -185,7 +185,7 @@ def fit_for(request: Request, schema: Schema, origin: Origin) -> Fit:
 
 
 def origin_of(resolved: Resolved) -> Origin:
-    from ...tables.fit.from_files import Origin
+    from ...tables.fit.build import Origin
 
     return Origin(resolved.words, resolved.classes, resolved.preparation)
 

@@ -269,7 +269,7 @@ def _fit(
     kept: Kept, tuning: Tuning | None, over: Callable[..., Fitted] | None,
 ) -> tuple[Fitted, str]:  # fmt: skip
     """What was fitted, and in words how its settings were found, if they were searched."""
-    from ...tables.fit.from_files import ready_files
+    from ...tables.fit.build import ready_files
 
     data = [*asked.data]
     reading: dict[str, Any] = {"public": [*asked.public] or None, "separator": separator, "cache": cache}

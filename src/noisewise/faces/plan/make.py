@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...accounts.paying import planned_budget
-from ...tables.fit.auto import choice_for, outline_for
-from ...tables.fit.why_auto import TABLES, Choice, why
+from ...tables.fit.auto import Choice, choice_for, outline_for, why
+from ...tables.fit.build import TABLES
 from ...trusted import validate
 from ...trusted.accountants.plan import RATES, STEPS, in_words, persons_in_words, plan_rows, records_needed
 from ...trusted.accountants.terms import Budget

@@ -23,8 +23,7 @@ from ...asking import PublicCurator
 from ...methods import Method, isolation_of
 from ...remote.torchrun import started_by_torchrun
 from ...statements.statement import Statement, make_statement
-from ...tables.fit.fit import seed_of
-from ...tables.fit.settings import plain_values
+from ...tables.fit.build import plain_values, seed_of
 from ...train import Progress, Records, train
 from ...trusted import validate
 from ...trusted.models.module import CHUNK, ModuleModel, TensorRows

@@ -22,9 +22,8 @@ from ...tables.bought import Purchase, purchase
 from ...tables.checks import names_of, private_labels, private_rows
 from ...tables.encode import NOT_ENCODED, cells_of, numbers_of
 from ...tables.files import Dialect, Paths, open_source
-from ...tables.fit.fit import seed_of
-from ...tables.fit.from_files import Origin
-from ...tables.fit.ready import Ready
+from ...tables.fit.build import DECLARED, Origin, budget_of, seed_of
+from ...tables.fit.fit import Fit
 from ...tables.refusal import our_words
 from ...tables.resolve import Resolved, with_imagined_bounds
 from ...tables.rows import interval
@@ -33,45 +32,27 @@ from ...train import refuse_every_rank
 from ...trusted.stores.grid import NO_CLASS, NO_LABEL
 
 Array = NDArray[Any]
-BUY = "buy"
 SHARE = 0.2  # of epsilon, where nobody says how much
 TARGET = "target"  # what y is called where no schema names it
-DECLARED = "bounds of the {}, declared"
 
 
-def buys(face: Any) -> bool:
-    """Whether bounds are to be bought, of columns or of the target."""
-    return any(
-        isinstance(getattr(face, name, None), str) and getattr(face, name) == BUY
-        for name in ("bounds", "target_bounds")
-    )
-
-
-def refuse_to_buy(face: Any) -> None:
-    """Refuse where nothing is paid for yet, or several times."""
-    if buys(face):
-        raise ValueError(
-            "bounds='buy' is paid for in fit or fit_files, not in a search, where every candidate would pay; pass bounds or "
-            "a schema, perhaps those that a fit has bought"
-        )
-
-
-def bought_ready(face: Any, X: Any, y: Any, public: Any, purse: Purse | Account | None) -> Ready:
+def bought_ready(face: Any, X: Any, y: Any, public: Any, purse: Purse | Account | None) -> Fit:
     """What ``fit`` runs, once bounds are bought."""
     _refuse_every_rank(face, purse)
     columns = _columns(face, X)
     deal = _deal(face, columns)
     imagined = _declared(face, with_imagined_bounds(columns)).ready(X, y, public)
-    imagined.fit.before(deal.budget.epsilon, deal.budget.delta).check(
+    assert imagined.private is not None
+    imagined.before(deal.budget.epsilon, deal.budget.delta).check(
         public=public is not None, records=len(imagined.private.y)
     )
     pieces = partial(_pieces, face, X, y, deal, imagined)
     schema, paid = deal.paid_for(pieces, purse, seed=seed_of(face.random_state))
-    ready = _declared(face, schema).ready(X, y, public, counted=imagined.counted)
-    return _kept(face, ready._replace(fit=replace(ready.fit, preparation=paid, assumed=_assumed(ready, deal))))
+    ready = _declared(face, schema).ready(X, y, public, counted=imagined.private.counted)
+    return replace(ready, preparation=paid, assumed=_assumed(ready, deal))
 
 
-def bought_files(face: Any, paths: Paths, purse: Purse | Account | None, reading: dict[str, Any]) -> Ready:
+def bought_files(face: Any, paths: Paths, purse: Purse | Account | None, reading: dict[str, Any]) -> Fit:
     """What ``fit_files`` runs, once bounds are bought."""
     if not isinstance(face.schema, Schema):
         raise ValueError(
@@ -86,9 +67,7 @@ def bought_files(face: Any, paths: Paths, purse: Purse | Account | None, reading
     records = Resolved(source, columns, words, "declared").look()
     planned.before(deal.budget.epsilon, deal.budget.delta).check(public=public, records=records)
     schema, paid = deal.bounds(source, purse, seed=seed_of(face.random_state))
-    return _kept(
-        face, _declared(face, schema).ready_files(paths, **{**reading, "origin": Origin(words, "declared", paid)})
-    )
+    return _declared(face, schema).ready_files(paths, **{**reading, "origin": Origin(words, "declared", paid)})
 
 
 def _refuse_every_rank(face: Any, purse: Purse | Account | None) -> None:
@@ -150,7 +129,7 @@ def _fresh_name(names: list[str]) -> str:
 
 
 def _deal(face: Any, columns: Schema) -> Purchase:
-    budget, share = face._budget(), face.bounds_epsilon
+    budget, share = budget_of(face.get_params(deep=False)), face.bounds_epsilon
     deal = purchase(columns, epsilon=SHARE * budget.epsilon if share is None else share, budget=budget)
     if not deal.columns:
         raise ValueError("every bound is declared already; leave bounds='buy' out, all of epsilon then trains")
@@ -172,7 +151,7 @@ def _declared(face: Any, schema: Schema) -> Any:
     return type(face)(**own).watch(getattr(face, "_progress", None))._of(face)
 
 
-def _pieces(face: Any, X: Any, y: Any, deal: Purchase, ready: Ready) -> Iterator[Array]:
+def _pieces(face: Any, X: Any, y: Any, deal: Purchase, ready: Fit) -> Iterator[Array]:
     """The columns to be bought, of rows that count; NaN, which is in no bin, for records without a label."""
     schema, unit = deal.schema, deal.schema.unit
     with our_words(NOT_ENCODED.format("a column")):
@@ -189,26 +168,21 @@ def _pieces(face: Any, X: Any, y: Any, deal: Purchase, ready: Ready) -> Iterator
         if schema.target in [column.name for column in deal.columns]:
             held[str(schema.target)] = private_labels(y, numeric=True, dropped=True)
         matrix = np.column_stack([np.asarray(held[column.name], np.float64) for column in deal.columns])
-        matrix = matrix if ready.counted is None else matrix[ready.counted]
+        assert ready.private is not None
+        matrix = matrix if ready.private.counted is None else matrix[ready.private.counted]
         numbers = ready.private.y
         matrix[numbers == (NO_CLASS if numbers.dtype.kind == "i" else NO_LABEL)] = np.nan
     yield matrix
 
 
-def _assumed(ready: Ready, deal: Purchase) -> tuple[str, ...]:
+def _assumed(ready: Fit, deal: Purchase) -> tuple[str, ...]:
     """What a statement lists as assumed: bounds that were bought are not."""
-    if ready.fit.encoder is not None:
+    if ready.encoder is not None:
         words = Origin().words
         return tuple(
-            f"{one}; bounds bought where nothing declares them" if one == words else one for one in ready.fit.assumed
+            f"{one}; bounds bought where nothing declares them" if one == words else one for one in ready.assumed
         )
     bought = {column.name for column in deal.columns}
     gone = {DECLARED.format("target")} if deal.schema.target in bought else set()
     gone |= {DECLARED.format("features")} if bought - {deal.schema.target} else set()
-    return tuple(one for one in ready.fit.assumed if one not in gone)
-
-
-def _kept(face: Any, ready: Ready) -> Ready:
-    """With the settings that were asked for: what was bought is in the fitted thing."""
-    ready.face.set_params(**face.get_params(deep=False))
-    return ready
+    return tuple(one for one in ready.assumed if one not in gone)

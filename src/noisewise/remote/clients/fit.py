@@ -8,9 +8,9 @@ from typing import Any
 from ...methods import Method, makes_a_promise
 from ...methods.growing_batch import GrowingBatch
 from ...tables.files import Dialect, Paths, Share
-from ...tables.fit.fit import Fit, Labelled
-from ...tables.fit.from_files import public_rows
-from ...tables.fit.ready import Ready
+from ...tables.fit.build import public_rows
+from ...tables.fit.fit import Fit
+from ...train import Records
 from ...trusted.events import FULL
 from ..federation import Declared, Federated
 from ..processes import Part, Spread
@@ -66,8 +66,8 @@ def ready_clients(
     public: Paths | None = None,
     separator: str | Dialect | None = None,
     reading: Share | None = None,
-) -> Ready:
-    """What ``asked`` runs on clients: each has read its file and found it fit, with nothing paid."""
+) -> Fit:
+    """The fit with the rows of clients: each has read its file and found it fit, with nothing paid."""
     assert asked.encoder is not None and asked.federated is not None
     schema, integers = asked.encoder.schema, asked.model.loss.task == "classes"
     declared = Declared(least_rate(asked.method), crowd.clients if _public(asked) else None)
@@ -78,4 +78,5 @@ def ready_clients(
     if reading is not None:
         reading(1.0)
     rows = Spread(crowd, places, asked.scaling.features)
-    return Ready(asked, Labelled(rows, Part((len(rows),))), public_rows(asked, public, separator=separator))
+    given = None if public is None else public_rows(asked, public, separator=separator)
+    return asked.on(Records(rows, Part((len(rows),))), given)

@@ -6,7 +6,6 @@ Rank 0 deals, all that hold rows read, rank 0 trains.
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,20 +18,20 @@ from ...methods import makes_a_promise
 from ...remote.holder import Holder, Holding, serve
 from ...remote.processes import Lead, Part, Places, Spread
 from ...remote.transport import Line
+from ...train import Records
 from ...trusted.own_settings import own_settings
-from ...trusted.stores.grid import Mapped, Store, in_memory
+from ...trusted.stores.grid import in_memory
 from ..encode import Encoder
 from ..file_pieces import FilePiece, lengths_of, pieces_of, read_pieces
 from ..files import Dialect, Paths, Share, Source, open_source
 from ..persons import Mask
 from ..refusal import Refusal, our_words
-from ..rows import IN_MEMORY, Scaling
+from ..rows import Scaling
 from ..schema import Schema
-from .fit import Fit, Labelled
+from .build import store_for
+from .fit import Fit
 from .fitted import Fitted
 from .labels import Classes, Labels, numbers_of_files
-
-WIDER = 16  # what rows of features take at most, typically, for each byte of the cells that they are made of
 
 
 def lead_files(line: Line) -> Lead:
@@ -83,7 +82,7 @@ def spread_files(
     cache: str | Path | None = None,
     progress: Share | None = None,
     counted: Mask | None = None,
-) -> Labelled:
+) -> Records:
     """Rows of files at all ranks, read and checked; what is not fit for the schema is refused here, in our words.
 
     ``progress`` hears when all have read.
@@ -95,7 +94,7 @@ def spread_files(
     rows = spread_rows(lead, paths, made, separator=separator, cache=cache, counted=counted)
     if progress is not None:
         progress(1.0)
-    return Labelled(rows, Part((len(rows),)), None if counted is None else len(counted))
+    return Records(rows, Part((len(rows),)), counted=counted)
 
 
 class _Made(NamedTuple):
@@ -150,12 +149,6 @@ def spread_rows(
     if places.records == 0 and counted is None:
         raise Refusal(f"{source.files[0].path}: has column names but no rows; pass a file with records")
     return Spread(lead, places, made.scaling.features)
-
-
-def store_for(size: int, *, cells: bool, cache: str | Path | None) -> Store:
-    """Where rows that take ``size`` bytes as they were read are laid out: in memory unless that is much."""
-    large = cache is not None or size * (WIDER if cells else 1) > IN_MEMORY
-    return Mapped(Path(cache or tempfile.gettempdir())) if large else in_memory
 
 
 def _masks(source: Source, pieces: tuple[FilePiece, ...], encoder: Encoder, counted: Mask) -> list[Mask]:
