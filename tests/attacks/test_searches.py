@@ -159,7 +159,7 @@ def test_the_same_rows_of_a_person_count_for_all_candidates():
             one.private.y > 0, ready[0].private.y > 0
         )
     again = _prepared(faces, lambda face, counted: face.ready(people, y, counted=counted))
-    assert not np.array_equal(again[0].counted, ready[0].counted)
+    assert not np.array_equal(again[0].private.counted, ready[0].private.counted)
 
 
 def test_every_run_is_priced_as_it_will_be_charged():

@@ -364,6 +364,6 @@ def test_a_table_of_cells_goes_through():
     table = census(ROWS)
     frame = pd.DataFrame(table.X)
     ready = nw.PrivateClassifier(1.0, 1e-6, schema=table.schema).ready(frame, table.y)
-    assert isinstance(ready.fit.scaling, Cells)
+    assert isinstance(ready.scaling, Cells)
     found = public_scores([ready], [ready.private], size=3000, repeats=2, handed=False)
     assert found.best == 0 and 0 < found.scores[0] < 0.7

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from ..trusted import validate
-from .checks import NOT_ROWS
-from .refusal import Refusal, our_words
+from .refusal import NOT_ROWS, Refusal, our_words
 
 CHUNK = 2000  # pictures at a time, to keep memory low
 LANES = 64  # entries that a processor handles at once, and more

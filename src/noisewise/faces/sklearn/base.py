@@ -16,8 +16,6 @@ from ...accounts.paying import payer
 from ...accounts.purse import Purse
 from ...methods import Method, makes_a_promise
 from ...statements.statement import Statement
-from ...tables.checks import names_of as empty_frame
-from ...tables.checks import private_labels, private_rows, public_pair, with_label
 from ...tables.encode import Encoder
 from ...tables.files import Dialect, Paths
 from ...tables.fit.build import (
@@ -40,7 +38,7 @@ from ...tables.rows import Scaling, declared_bounds
 from ...tables.schema import Schema
 from ...train import Progress, Records
 from ...trusted.own_settings import own_settings
-from .pipelines import refuse_others, warn_in_pipeline
+from .checks import bare_table, private_labels, private_rows, public_pair, refuse_others, warn_in_pipeline, with_label
 from .shown import Shown
 
 if TYPE_CHECKING:
@@ -258,17 +256,11 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
 
     def _array(self, X: Any) -> tuple[Array, tuple[str, ...] | None]:
         """Private rows as a matrix, and the names of its columns as scikit-learn has them."""
-        fresh = type(self)(**self.get_params(deep=False))  # what was fitted before stays as it was
-        rows, names = fresh._rows(X, reset=True), getattr(fresh, "feature_names_in_", None)
+        rows, shown = private_rows(X), BaseEstimator()  # not self: what was fitted before stays as it was
+        if (bare := bare_table(X)) is not None:
+            validate_data(shown, bare, "no_validation", skip_check_array=True, reset=True)
+        names = getattr(shown, "feature_names_in_", None)
         return rows, None if names is None else tuple(names)
-
-    def _rows(self, X: Any, *, reset: bool) -> Array:
-        """Rows as a matrix; scikit-learn is shown the names of the columns only, and ``reset`` remembers them."""
-        rows = private_rows(X)
-        names = empty_frame(X)
-        bare = np.empty((0, rows.shape[1])) if names is None else names
-        validate_data(self, bare, "no_validation", skip_check_array=True, reset=reset)
-        return rows
 
     def __getstate__(self) -> dict[str, Any]:
         state = {name: v for name, v in super().__getstate__().items() if name not in ("_progress", "_sent")}
@@ -290,8 +282,11 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
         check_is_fitted(self, "fitted_")
         fitted, persons = self.fitted_, self._persons()
         if fitted.encoder is None:
-            X = X if persons is None else persons.without(X)
-            return _scaled(fitted.scaling, self._rows(X, reset=False))
+            rows = private_rows(X := X if persons is None else persons.without(X))
+            names = bare_table(X)
+            bare = np.empty((0, rows.shape[1])) if names is None else names
+            validate_data(self, bare, "no_validation", skip_check_array=True, reset=False)
+            return _scaled(fitted.scaling, rows)
         if fitted.scaling.cells:
             return fitted.encoder.table(X, predict=True)
         return _scaled(fitted.scaling, fitted.encoder(X, predict=True))

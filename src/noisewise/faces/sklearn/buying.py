@@ -19,7 +19,6 @@ from sklearn.base import RegressorMixin
 from ...accounts.account import Account, account_of
 from ...accounts.purse import Purse
 from ...tables.bought import Purchase, purchase
-from ...tables.checks import names_of, private_labels, private_rows
 from ...tables.encode import NOT_ENCODED, cells_of, numbers_of
 from ...tables.files import Dialect, Paths, open_source
 from ...tables.fit.build import DECLARED, Origin, budget_of, seed_of
@@ -30,6 +29,7 @@ from ...tables.rows import interval
 from ...tables.schema import Column, Schema, gaps
 from ...train import refuse_every_rank
 from ...trusted.stores.grid import NO_CLASS, NO_LABEL
+from .checks import bare_table, private_labels, private_rows
 
 Array = NDArray[Any]
 SHARE = 0.2  # of epsilon, where nobody says how much
@@ -86,7 +86,7 @@ def _columns(face: Any, X: Any) -> Schema:
         )
     if not isinstance(face.bounds, str):
         raise ValueError("target_bounds='buy' goes with bounds='buy', or with a noisewise.Schema; pass one of them")
-    names = names_of(X)
+    names = bare_table(X)
     width = private_rows(_features(X, face.unit)).shape[1]
     known = [f"x{i}" for i in range(width)] if names is None else [str(n) for n in names.columns if str(n) != face.unit]
     made = [Column(name, "number") for name in known]

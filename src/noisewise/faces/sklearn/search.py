@@ -33,7 +33,7 @@ from ...tune.settings import applied, listed
 from ...tune.stated import Bill, in_words, stated
 from ...tune.worth import advised
 from .base import PrivateEstimator
-from .pipelines import refuse_others, warn_in_pipeline
+from .checks import refuse_others, warn_in_pipeline
 
 if TYPE_CHECKING:
     from ...accounts.ledger import Ledger

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...accounts.concerns import EPSILON
-from ...guest import method_named
-from ...methods import RECOMMENDED, Method
+from ...methods import RECOMMENDED, Method, method_named, registry
 from ...remote.processes import Lead
 from ...train import Records
 from ...trusted.accountants.terms import Budget
@@ -160,7 +159,12 @@ def method_for(
     if isinstance(method, str) and method == AUTO:
         open_model = isinstance(model, str) and model == AUTO
         method = TABLES if open_model and columns is not None and columns <= MOST_COLUMNS else RECOMMENDED
-    chosen = method_named(method, isolation)
+    if not isinstance(method, str) or method in registry():
+        chosen = method_named(method)
+    else:
+        from ...guest import method_named as named_elsewhere
+
+        chosen = named_elsewhere(method, isolation)
     return chosen if max_grad_norm is None else chosen.with_settings(max_grad_norm=max_grad_norm)
 
 
