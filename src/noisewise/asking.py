@@ -1,8 +1,7 @@
 """How code that is not trusted asks: the shapes of questions, answered from private records or from public ones.
 
 :class:`Curator` is the trusted curator with these shapes. :class:`PublicCurator` answers the same questions on public rows, free of
-charge. A curator that also keeps what it released, one that replays answers, and one whose answers an auditor reads share
-:class:`Asking` and differ in ``ask`` alone.
+charge. :class:`CuratorWrapper` stands in front of a curator: to keep what it released, to write it down, to show it to an auditor.
 
 Callers who hold torch tensors: what they pass becomes plain arrays, and their answers become tensors again. torch is never
 imported here, because whoever holds a tensor has imported it. *Guarantee*: none is needed. All of this runs before a question is
@@ -142,17 +141,35 @@ class Asking(ABC):
         return self.ask(what, noise=noise_multiplier, sampling=sampling)
 
 
-class Wrapping(Asking):
-    """Asks another, and passes on what is not a question."""
+class CuratorWrapper(Asking):
+    """Stands between a method and a curator and passes everything on; a subclass says what it changes.
+
+    What the loop alone does with a curator (``release_size``, ``take_up``, ``forfeit``) is not passed on. *Guarantee*: there is no
+    way around the gate here: a wrapper holds no record, no meter that can be charged and no stream, so whatever it
+    answers was released by the curator that it wraps, or made of what was.
+    """
 
     facts = property(attrgetter("_asked.facts"))
     meter = property(attrgetter("_asked.meter"))
     trace = property(attrgetter("_asked.trace"))
     simulation = property(attrgetter("_asked.simulation"))
+    arithmetic = property(attrgetter("_asked.arithmetic"))
     features = property(attrgetter("_asked.features"))
 
     def __init__(self, asked: Any) -> None:
         self._asked = asked
+
+    def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
+        answer: Answer = self._asked.ask(question, noise=noise, sampling=sampling)
+        return answer
+
+    def last_iterate(self, walk: Any) -> Answer:
+        answer: Answer = self._asked.last_iterate(walk)
+        return answer
+
+    def minimise(self, objective: Any) -> Answer:
+        answer: Answer = self._asked.minimise(objective)
+        return answer
 
     def change_basis(self, matrix: Any) -> None:
         self._asked.change_basis(matrix)

@@ -7,17 +7,16 @@ a theta. What it is given: facts, theta and public rows of its own, and the cura
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .accounts import Budget, BudgetExhausted, Meter, Terms
 from .accounts.account import Account, paying, private_fit_begins
-from .accounts.journal import Journal, Journalled, paid
 from .accounts.purse import Purse
 from .accounts.recorded import MOST, Recording
 from .accounts.recorded import Trained as Trained
@@ -36,7 +35,11 @@ from .trusted.stores.grid import Store, in_memory
 from .trusted.stores.protocol import Elsewhere
 from .trusted.units import RECORD, Unit
 
+if TYPE_CHECKING:
+    from .accounts.journal import Journal
+
 Progress = Callable[[int, int | None, float], None]
+AT_ONCE = "training in one go"  # how a purse names runs without a journal, whose part is never taken up
 
 
 class NothingLeft(ValueError):
@@ -113,7 +116,12 @@ def train(
             if not isinstance(records.X, Elsewhere):
                 refuse_every_rank(source)
             private_fit_begins(purse)
-        with paid(source, terms, budget, journal) as meter:  # settled whatever happens
+        if journal is None:
+            with source.part(terms, budget, what=AT_ONCE) as part:  # settled whatever happens
+                return _private_run(running, records, model, part.meter, start, public, seed, progress)
+        from .accounts.journal import paid
+
+        with paid(source, terms, budget, journal) as meter:
             return _private_run(running, records, model, meter, start, public, seed, progress, journal)
 
 
@@ -140,10 +148,18 @@ def _private_run(
         rows_per_unit=records.unit.rows,
         unroll=unrolled,
     )
-    asking = curator if journal is None else cast(Curator, Journalled(curator, journal))
-    with _lost(journal):
+    asking = curator
+    if journal is not None:
+        from .accounts.journal import Journalled
+
+        asking = cast(Curator, Journalled(curator, journal))
+    try:
         for event in size_noise(curator.facts):
             asking.release_size(noise_multiplier=event.noise_multiplier)
+    except BudgetExhausted:
+        if journal is not None:
+            raise NothingLeft from None
+        raise
     private = Recording(asking, most=MOST if model.linear and not model.table else 0)
     state = method.init(start, curator.facts, public)
     state, steps = follow(method, state, cast(Curator, private), public, progress)
@@ -158,17 +174,6 @@ def _private_run(
     shares = None if features is None else _shares(method.shares(state), features.width)
     answered = (curator.trace, curator.facts, meter, curator.simulation, steps, curator.arithmetic)
     return Trained(theta, *answered, tape, features, noise, shares, _own(made))
-
-
-@contextmanager
-def _lost(journal: Journal | None) -> Iterator[None]:
-    """What a run cannot do without, and cannot pay for again when it was lost."""
-    try:
-        yield
-    except BudgetExhausted:
-        if journal is not None:
-            raise NothingLeft from None
-        raise
 
 
 def _with_labels(records: Records, model: Model) -> tuple[Any, Any]:

@@ -296,7 +296,7 @@ def test_a_loss_does_not_take_the_place_of_one_of_the_same_name():
 @pytest.mark.parametrize("other", [Budget(1.0, 1e-6), Budget(2.0, 1e-6)])
 def test_two_commands_with_one_place_do_not_tidy_each_others_spending_away(tmp_path, other):
     from noisewise.budget import Terms
-    from noisewise.faces.cli.spending import spending
+    from noisewise.faces.cli.keeping import spending
 
     terms, first, second = Terms.adaptive("gdp"), Budget(1.0, 1e-6), contextlib.ExitStack()
     with spending(tmp_path / "run", first, simulation=False) as mine:
@@ -313,7 +313,7 @@ def test_two_commands_with_one_place_do_not_tidy_each_others_spending_away(tmp_p
 @pytest.mark.guard("nothing was written down")
 def test_spending_that_cannot_be_read_any_more_is_not_tidied_away(tmp_path):
     from noisewise.budget import Terms
-    from noisewise.faces.cli.spending import spending
+    from noisewise.faces.cli.keeping import spending
 
     with (
         contextlib.suppress(ValueError, KeyError),

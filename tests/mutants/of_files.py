@@ -241,8 +241,8 @@ MUTANTS = (
     ),
     Mutant(
         "files are exchanged after it was chosen which rows count",
-        "    if pinned is not None:\n        pinned.check()\n    asked",
-        "    asked",
+        "    if pinned is not None:\n        pinned.check()\n    return",
+        "    return",
         (
             "tests/attacks/test_workers_attacks.py::"
             "test_a_person_does_not_count_more_often_when_files_are_exchanged_after_the_choice",

@@ -18,8 +18,8 @@ from ..trusted.counts import BudgetExhausted, NotCopied
 from ..trusted.events import ApproximateDP, Composed, Event, FixedBatch, Gaussian, Poisson, leaves
 from ..trusted.meter import AdditiveMeter, Meter, PlanMeter
 from ..trusted.opening import open_meter, rebuilt_terms
-from .part import Part as Part
 from .store import BLOCK, UNUSED, Amount, Closed, Entry, Memory, SpendingFile, Store
+from .store import Part as Part
 
 MOST_EPSILON = 1e3  # nobody asks for more
 

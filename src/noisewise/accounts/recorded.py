@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..asking import Answer, Curator, Facts, Wrapping, array
+from ..asking import Answer, Curator, CuratorWrapper, Facts, array
 from ..trusted.arithmetic import Arithmetic
 from ..trusted.events import FULL, Sampling
 from ..trusted.features.features import Features
@@ -67,7 +67,7 @@ class Trained:
     protector: Any = None  # one that was trained on the records, from released answers (protect.learned.zoo.Learned)
 
 
-class Recording(Wrapping):
+class Recording(CuratorWrapper):
     """A curator that also keeps what it released; whoever asks it notices nothing.
 
     ``most``: how many numbers are kept; a run that releases more has no tape.
@@ -80,23 +80,23 @@ class Recording(Wrapping):
         self._facts, self._spent = curator.facts, curator.meter.spent_fraction
 
     def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
-        answer = self._asked.ask(question, noise=noise, sampling=sampling)
+        answer = super().ask(question, noise=noise, sampling=sampling)
         given = [getattr(question, name, None) for name in ("theta", "scale", "basis")]
         at = [part.astype(np.float32) if isinstance(part, np.ndarray) else None for part in given]
         return self._keep(kind_of(question), answer, float(noise), *at)
 
     def last_iterate(self, walk: Any) -> Answer:
-        return self._keep("last_iterate", self._asked.last_iterate(walk))
+        return self._keep("last_iterate", super().last_iterate(walk))
 
     def minimise(self, objective: Any) -> Answer:
-        return self._keep("minimise", self._asked.minimise(objective))
+        return self._keep("minimise", super().minimise(objective))
 
     def change_basis(self, matrix: Any) -> None:
-        self._asked.change_basis(matrix)
+        super().change_basis(matrix)
         self._keep("change_basis", Answer(np.asarray(array(matrix), np.float64), 0.0))
 
     def prepare(self, features: Features) -> None:
-        self._asked.prepare(features)
+        super().prepare(features)
         self._keep("prepare", Answer(np.zeros(0), 0.0))
 
     def _keep(
@@ -112,7 +112,7 @@ class Recording(Wrapping):
         if self._kept > self._most:
             self._entries.clear()
             return answer
-        value, spent = answer.value.copy(), self._asked.meter.spent_fraction
+        value, spent = answer.value.copy(), self.meter.spent_fraction
         self._entries.append(
             TapeEntry(question, value, answer.noise_std, answer.below, noise, spent, theta, scale, basis)
         )

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...asking import Answer, Curator, Wrapping
+from ...asking import Answer, Curator, CuratorWrapper
 from ...trusted.events import FULL, Event, Gaussian, Sampling, plain_sampling, sampled
 from ...trusted.question import checked_noise, rebuilt
 from ...trusted.questions.moments import Count
@@ -22,11 +22,10 @@ from ..purse import Part, Purse
 from ..store import Claimed
 from .folder import Forfeited, Journal, Kept
 
-#: how a purse names runs with a journal, which claim what they draw, and runs without one, whose part is never taken up
-WHAT, AT_ONCE = "training", "training in one go"
+WHAT = "training"  # how a purse names runs with a journal, which claim what they draw
 
 
-class Journalled(Wrapping):
+class Journalled(CuratorWrapper):
     """A curator whose answers are written down before they are used, and come from the journal where they are there."""
 
     def __init__(self, curator: Curator, journal: Journal) -> None:
@@ -44,10 +43,10 @@ class Journalled(Wrapping):
         )
 
     def last_iterate(self, walk: Any) -> Answer:
-        return self.__whole(walk, self._asked.last_iterate)
+        return self.__whole(walk, super().last_iterate)
 
     def minimise(self, objective: Any) -> Answer:
-        return self.__whole(objective, self._asked.minimise)
+        return self.__whole(objective, super().minimise)
 
     def __whole(self, asked: Any, ask: Callable[[Any], Answer]) -> Answer:
         own = rebuilt_walk(asked, self.facts.dimension)
@@ -58,7 +57,7 @@ class Journalled(Wrapping):
 
         def bought() -> Answer:
             size = self._asked.release_size(noise_multiplier=noise_multiplier)
-            return Answer(np.array(size, np.float64), self._asked.trace[-1].noise_std)
+            return Answer(np.array(size, np.float64), self.trace[-1].noise_std)
 
         self.__answer(Count.name, Gaussian(noise_multiplier), None, bought)
 
@@ -79,7 +78,7 @@ class Journalled(Wrapping):
         except BudgetExhausted:
             self.__journal.refused()
             raise
-        line = self._asked.trace[-1]
+        line = self.trace[-1]
         self.__journal.answered(answer, {"clip": line.clip, "noise_std": line.noise_std, "norm": line.norm})
         return answer
 
@@ -110,12 +109,8 @@ class Journalled(Wrapping):
 
 
 @contextmanager
-def paid(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal | None) -> Iterator[Meter]:
-    """The meter of a run, settled at the end whatever that is; a run with a journal that did not end can be taken up."""
-    if journal is None:
-        with source.part(terms, budget, what=AT_ONCE) as part:
-            yield part.meter
-        return
+def paid(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal) -> Iterator[Meter]:
+    """The meter of a run with a journal, settled when the run is whole; one that was stopped can be taken up."""
     own = _part(source, terms, budget, journal)
     if own is None:
         yield open_meter(budget, terms)

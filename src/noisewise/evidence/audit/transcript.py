@@ -31,13 +31,13 @@ from ...asking import (
     Answer,
     Count,
     Curator,
+    CuratorWrapper,
     Descent,
     Facts,
     Gradient,
     OnePass,
     PerturbedObjective,
     PublicCurator,
-    Wrapping,
     array,
 )
 from ...methods import Method
@@ -130,7 +130,7 @@ class Witness:
         return float(np.logaddexp(math.log1p(-q) + apart, math.log(q) + joined)) if q > 0 else apart
 
 
-class Watched(Wrapping):
+class Watched(CuratorWrapper):
     """A curator whose answers the witness sees; everything else is the curator's own."""
 
     def __init__(self, curator: Curator, witness: Witness) -> None:
@@ -138,8 +138,8 @@ class Watched(Wrapping):
         self._witness = witness
 
     def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
-        answer = self._asked.ask(question, noise=noise, sampling=sampling)
-        facts, asked = self._asked.facts, rebuilt(question)
+        answer = super().ask(question, noise=noise, sampling=sampling)
+        facts, asked = self.facts, rebuilt(question)
         rows = facts.unit.counted()
         how = HowAsked(facts.budget.adjacency, sampling, float(noise), self._size(sampling), facts.features, rows)
 
@@ -158,8 +158,8 @@ class Watched(Wrapping):
         return answer
 
     def last_iterate(self, walk: Descent | OnePass) -> Answer:
-        answer = self._asked.last_iterate(walk)
-        model, facts, size, std = self._witness.model, self._asked.facts, self._size(FULL), answer.noise_std
+        answer = super().last_iterate(walk)
+        model, facts, size, std = self._witness.model, self.facts, self._size(FULL), answer.noise_std
         if isinstance(walk, Descent):
             centres = self._witness.centres(lambda records: walk.exact(model, records.float_rows(), facts, size))
         else:
@@ -171,14 +171,12 @@ class Watched(Wrapping):
         return answer
 
     def minimise(self, objective: PerturbedObjective) -> Answer:
-        answer = self._asked.minimise(objective)
-        chosen = _terms(
-            (objective.epsilon, objective.delta, objective.l2), tuple(objective.start.tolist()), self._asked.facts
-        )
+        answer = super().minimise(objective)
+        chosen = _terms((objective.epsilon, objective.delta, objective.l2), tuple(objective.start.tolist()), self.facts)
         model, theta, start = self._witness.model, answer.value.astype(np.float64), array(objective.start)
 
         def log_density(records: Any) -> float:
-            rows, labels = rows_of(records.float_rows(), self._asked.facts.row_bound)
+            rows, labels = rows_of(records.float_rows(), self.facts.row_bound)
             b = gradient_sum(model, theta, rows, labels) + chosen.strong_convexity * (theta - start)
             curvature = _curvature(model, theta, rows, labels)
             hessian = rows.T @ (rows * curvature[:, None]) + chosen.strong_convexity * np.eye(len(theta))
@@ -190,20 +188,20 @@ class Watched(Wrapping):
         return answer
 
     def change_basis(self, matrix: Any) -> None:
-        self._asked.change_basis(matrix)
+        super().change_basis(matrix)
         self._witness.move(matrix)
 
     def prepare(self, features: Features) -> None:
-        self._asked.prepare(features)
+        super().prepare(features)
         self._witness.records = [records.prepared(features) for records in self._witness.records]
 
     def centre(self, centre: Any, scale: float) -> None:
-        self._asked.centre(centre, scale)
+        super().centre(centre, scale)
         middle = np.asarray(array(centre), np.float64)
         self._witness.records = [records.centred(middle, scale) for records in self._witness.records]
 
     def _size(self, sampling: Sampling) -> float:
-        return expected_size(sampling, self._asked.facts.size or 1.0)
+        return expected_size(sampling, self.facts.size or 1.0)
 
 
 class Overheard(Method):

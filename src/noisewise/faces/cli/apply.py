@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from .keeping import spending
 from .main import Decimal, JsonFlag, app, dialect, errors, print_json, say
 from .paying import DatasetName, LedgerUrl, payment_of
 from .processes import RayAddress, RayWorkers, Records, holders, refuse_records
 from .request import places
-from .spending import spending
 
 if TYPE_CHECKING:
     import pandas as pd

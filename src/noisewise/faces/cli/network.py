@@ -14,7 +14,7 @@ from . import options
 from .federated import federated_of, refuse_with_clients
 from .main import Decimal, JsonFlag, app, say
 from .paying import DatasetName, LedgerUrl, payment_of
-from .request import Asked, Request, places
+from .request import Asked, places
 from .resuming import refuse_others
 from .train import go_on, trained
 
@@ -176,14 +176,14 @@ def server(
     asked = Asked(
         (), epsilon, delta, target, schema, places(public or ()), None, method, loss, model, protector, protector_share,
         adjacency, max_grad_norm, size_is_public, separator, decimal,
-        federated=federated_of(True, unit, local_steps, local_rate, availability, timeout), clients=clients,
+        federated=federated_of(True, unit, local_steps, local_rate, availability, timeout), clients=clients, seed=seed,
     )  # fmt: skip
     _ = asked.budget  # refused before the rest is imported
     served = Served.of(listen, insecure, certificate, private_key, client_keys)
-    request = Request.of(asked, seed)
+    asked.check()
     refuse_with_clients(asked, tuning=False, several=False)
     payment = payment_of(ledger, dataset, free=seed is not None)
-    trained(asked, request, out, payment=payment, json_output=json_output, network=served.over)
+    trained(asked, out, payment=payment, json_output=json_output, network=served.over)
 
 
 @federated.command()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...remote.torchrun import restarts, started_by_torchrun
-from .main import say
+from .main import lead, leads, say
 
 if TYPE_CHECKING:
     from ...remote.processes import Lead
@@ -34,12 +34,6 @@ RayAddress = Annotated[
 ]
 COMMAND = "train"  # the one that several processes share; of any other rank 0 does all
 SECONDS_TO_MEET = 15.0  # after which ranks that are missing are told of
-_leads: list[Lead] = []
-
-
-def lead() -> Lead | None:
-    """The ranks that this command has; None when it is one process."""
-    return _leads[-1] if _leads else None
 
 
 @contextmanager
@@ -53,7 +47,7 @@ def ranks() -> Iterator[bool]:
         return
     shared = sys.argv[1:2] == [COMMAND]
     if not shared:
-        yield _first()
+        yield os.environ["RANK"] == "0"
         return
     from ...remote.gloo import common_line
     from ...tables.fit.across_processes import lead_files, serve_files
@@ -87,19 +81,13 @@ def _missed() -> Iterator[None]:
         missing.cancel()
 
 
-def refuse_restart(out: Path, *, private: bool) -> None:
+def refuse_restart(out: Path) -> None:
     """Refuse to train anew what torchrun restarts: what an earlier attempt spent stays spent, and would be spent again."""
-    if private and (count := restarts()):
+    if count := restarts():
         raise ValueError(
             f"torchrun has started this run anew (restart {count}); what the attempt before it spent, if anything, is in "
             f"{out.name}.spending.json beside --out or in its account, and stays charged. Nothing is spent again; train --resume {out} goes on"
         )
-
-
-def _first() -> bool:
-    import os
-
-    return os.environ["RANK"] == "0"
 
 
 def refuse_records(records: str | None, workers: int | None, address: str | None) -> None:
@@ -142,10 +130,10 @@ def _leading(leader: Lead, who: str) -> Iterator[None]:
             raise RankLost(f"{who} ended this run; what was reserved stays charged")
 
     before = signal.signal(signal.SIGTERM, terminated)
-    _leads.append(leader)
+    leads.append(leader)
     try:
         yield
     finally:
-        _leads.remove(leader)
+        leads.remove(leader)
         leader.stop()
         signal.signal(signal.SIGTERM, before)

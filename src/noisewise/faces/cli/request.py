@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ...remote.federation import Federated
-from .tuning import with_protector
 
 if TYPE_CHECKING:
     from ...accounts import Budget
@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from ...tables.fit.fit import Fit
     from ...tables.resolve import Resolved
     from ...tables.schema import Schema
-    from ..sklearn import PrivateClassifier, PrivateRegressor
 
-    Estimator = PrivateClassifier | PrivateRegressor
-
+AUTO = "auto"
 PATHS = ("schema", "cache")
 LISTS = ("data", "public")
 WORDS = ("target", "method", "loss", "protector", "separator", "decimal", "records", "ray_address")
@@ -56,6 +54,7 @@ class Asked:
     federated: Federated | None = None
     clients: int | None = None  # that are asked over a network, instead of files
     isolation: str = "sandbox"
+    seed: int | None = None  # of a simulation, which nobody goes on with: it is not written down
 
     @property
     def budget(self) -> Budget:
@@ -63,9 +62,47 @@ class Asked:
 
         return Budget(self.epsilon, self.delta, adjacency=cast(Any, self.adjacency))
 
+    @cached_property
+    def chosen(self) -> str | Method:
+        """The method; a protector is one of l2p."""
+        if self.protector is None and self.protector_share is None:
+            return self.method or AUTO
+        if self.method not in (None, "l2p"):
+            raise ValueError(
+                f"--method is {self.method!r}, which has no protector; pass --method l2p, or leave --protector out"
+            )
+        from ...methods.l2p import L2P, PRIVATE
+
+        if self.protector_share is not None and self.protector != PRIVATE:
+            raise ValueError(
+                "--protector-share is for a protector trained on the private records; pass --protector private"
+            )
+        same = ("protector", "protector_share", "max_grad_norm")
+        known: dict[str, Any] = {name: getattr(self, name) for name in same}
+        return L2P(**{name: value for name, value in known.items() if value is not None})
+
+    @property
+    def layers(self) -> str | tuple[int, ...]:
+        """The model, sizes of hidden layers as numbers."""
+        if self.model in ("auto", "linear", "mlp"):
+            return self.model
+        try:
+            sizes = tuple(int(part) for part in self.model.split(","))
+        except ValueError:
+            sizes = ()
+        if not sizes or min(sizes) < 1:
+            raise ValueError(f"--model is {self.model!r}; pass auto, linear, mlp, or hidden sizes such as 64,32")
+        return sizes
+
+    def check(self) -> None:
+        """Refuse a method, a protector or a model that there is not."""
+        from ...tables.fit.build import method_for
+
+        method_for(self.chosen, self.layers, None, isolation=self.isolation)
+
     def to_dict(self) -> dict[str, Any]:
         """As plain data that means the same in another folder: paths are absolute, addresses whole (none has credentials)."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain = {name: getattr(self, name) for name in _names()}
         for name in PATHS:
             plain[name] = None if plain[name] is None else str(plain[name].absolute())
         for name in LISTS:
@@ -78,7 +115,7 @@ class Asked:
     @classmethod
     def from_dict(cls, plain: Any) -> Asked:
         """What :meth:`to_dict` wrote; ValueError for anything else."""
-        if not isinstance(plain, Mapping) or set(plain) != {field.name for field in fields(cls)}:
+        if not isinstance(plain, Mapping) or set(plain) != set(_names()):
             raise ValueError("other options than a training has")
         for name, value in plain.items():
             if not _plain(name, value):
@@ -128,60 +165,33 @@ def _plain(name: str, value: Any) -> bool:
     return type(value) is kinds.get(name, float)
 
 
-@dataclass(frozen=True)
-class Request:
-    """What was asked for, apart from the data."""
-
-    budget: Budget
-    method: str | Method
-    loss: str | None
-    model: str | tuple[int, ...]
-    max_grad_norm: float | None
-    size_is_public: bool
-    seed: int | None
-    federated: Federated | None = None
-    isolation: str = "sandbox"
-
-    @classmethod
-    def of(cls, asked: Asked, seed: int | None = None) -> Request:
-        from ...tables.fit.build import AUTO, method_for
-
-        chosen = with_protector(asked.method, asked.protector, asked.protector_share, asked.max_grad_norm)
-        made = cls(
-            asked.budget,
-            chosen or AUTO,
-            asked.loss,
-            _model(asked.model),
-            asked.max_grad_norm,
-            asked.size_is_public,
-            seed,
-            asked.federated,
-            asked.isolation,
-        )
-        method_for(made.method, made.model, None, isolation=made.isolation)
-        return made
+def _names() -> list[str]:
+    """Names of the options that are written down."""
+    return [field.name for field in fields(Asked) if field.name != "seed"]
 
 
-def planned(request: Request, resolved: Resolved) -> Fit:
+def planned(asked: Asked, resolved: Resolved) -> Fit:
     """The fit that was asked for, with imagined bounds where they are still to be bought."""
-    fit = fit_for(request, resolved.imagined, origin_of(resolved))
+    fit = fit_for(asked, resolved, resolved.imagined)
     if resolved.purchase is None:
         return fit
     before = resolved.purchase.budget
     return fit.before(before.epsilon, before.delta)
 
 
-def fit_for(request: Request, schema: Schema, origin: Origin) -> Fit:
+def fit_for(asked: Asked, resolved: Resolved, schema: Schema) -> Fit:
+    """The fit that was asked for, by a complete ``schema``."""
     from ...tables.fit.build import fit_of_files
 
-    same = ("model", "size_is_public", "seed", "max_grad_norm", "isolation")
-    common: dict[str, Any] = {name: getattr(request, name) for name in same}
-    fit = fit_of_files(schema, request.budget, request.method, loss=_loss(request, schema), origin=origin, **common)
-    if request.federated is None:
+    fit = fit_of_files(
+        schema, asked.budget, asked.chosen, loss=loss_of(asked, schema), model=asked.layers, size_is_public=asked.size_is_public,
+        seed=asked.seed, max_grad_norm=asked.max_grad_norm, origin=origin_of(resolved), isolation=asked.isolation,
+    )  # fmt: skip
+    if asked.federated is None:
         return fit
     from ...remote.clients.fit import fit_of_clients
 
-    return fit_of_clients(fit, request.federated)
+    return fit_of_clients(fit, asked.federated)
 
 
 def origin_of(resolved: Resolved) -> Origin:
@@ -190,46 +200,23 @@ def origin_of(resolved: Resolved) -> Origin:
     return Origin(resolved.words, resolved.classes, resolved.preparation)
 
 
-def unfitted(request: Request, schema: Schema) -> Estimator:
-    """The estimator whose settings are searched: a classifier for classes, a regressor for a number."""
-    from ..sklearn import PrivateClassifier, PrivateRegressor
-
-    same = ("method", "model", "max_grad_norm", "size_is_public", "isolation")
-    common: dict[str, Any] = {name: getattr(request, name) for name in same}
-    common |= {"adjacency": request.budget.adjacency, "schema": schema, "random_state": request.seed}
-    face = PrivateClassifier if of_classes(schema) else PrivateRegressor
-    return face(request.budget.epsilon, request.budget.delta, loss=_loss(request, schema), **common)
-
-
 def of_classes(schema: Schema) -> bool:
     assert schema.target is not None
     return schema[schema.target].kind == "category"
 
 
-def _loss(request: Request, schema: Schema) -> str:
+def loss_of(asked: Asked, schema: Schema) -> str:
     """The loss that was asked for, or the usual one of the target."""
     from ...trusted.losses import USUAL
 
     if of_classes(schema):
-        return request.loss or "auto"
-    if request.loss is not None and not for_numbers(request.loss):
+        return asked.loss or "auto"
+    if asked.loss is not None and not for_numbers(asked.loss):
         raise ValueError(
-            f"--loss is {request.loss!r} but the target {schema.target!r} is a number; pass --loss {USUAL['regression']}, or declare its "
+            f"--loss is {asked.loss!r} but the target {schema.target!r} is a number; pass --loss {USUAL['regression']}, or declare its "
             'classes in a schema with kind = "category"'
         )
-    return request.loss or USUAL["regression"]
-
-
-def _model(text: str) -> str | tuple[int, ...]:
-    if text in ("auto", "linear", "mlp"):
-        return text
-    try:
-        sizes = tuple(int(part) for part in text.split(","))
-    except ValueError:
-        sizes = ()
-    if not sizes or min(sizes) < 1:
-        raise ValueError(f"--model is {text!r}; pass auto, linear, mlp, or hidden sizes such as 64,32")
-    return sizes
+    return asked.loss or USUAL["regression"]
 
 
 def known_loss(loss: str | None) -> None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..._version import __version__
-from .keeping import digests, journal_of, remove
+from .keeping import digests, journal_of, remove, tidy
 from .request import Asked
-from .spending import tidy
 
 
 def refuse_others(context: Any, allowed: Sequence[str] = ()) -> None:
@@ -27,17 +25,6 @@ def refuse_others(context: Any, allowed: Sequence[str] = ()) -> None:
     ]
     if given:
         raise ValueError(f"--resume goes on with what the run was asked; leave {', '.join(given)} out")
-
-
-def refuse_stopped(place: Path) -> None:
-    """Refuse to start anew where a run was stopped, or is running."""
-    from ...accounts.journal import settings_in
-
-    if settings_in(journal_of(place)) is not None:
-        raise ValueError(
-            f"{journal_of(place)} holds a run that was stopped or is running; `noisewise train --resume {shlex.quote(str(place))}` "
-            "goes on with it. Pass another --out to start anew, which takes a budget of its own"
-        )
 
 
 def taken_up(place: Path) -> tuple[Asked, str | dict[str, Any]]:

@@ -16,16 +16,14 @@ from rich.text import Text
 
 from ..progress import bars
 from . import options
-from .dry_run import show_plan
 from .federated import Network, federated_of, fitted_on_clients, names_shown, refuse_with_clients, refuse_without
-from .keeping import Kept, keeping, settings_for
-from .main import Decimal, JsonFlag, app, dialect, print_json, say
-from .paying import DatasetName, LedgerUrl, kept_of, payment_again, payment_of
-from .processes import RayAddress, RayWorkers, Records, holders, lead, refuse_records, refuse_restart
-from .request import Asked, Request, fit_for, for_numbers, known_loss, origin_of, places, planned, unfitted
-from .resuming import is_whole, refuse_others, refuse_stopped, taken_up
-from .spending import free_name
-from .tuning import Tuning, searched, show_search, tuning_of
+from .keeping import Kept, free_name, keeping, refuse_stopped, settings_for
+from .main import Decimal, JsonFlag, app, dialect, lead, print_json, say
+from .paying import ENVIRONMENT, DatasetName, LedgerUrl, kept_of, payment_again, payment_of
+from .processes import RayAddress, RayWorkers, Records, holders, refuse_records, refuse_restart
+from .request import Asked, fit_for, for_numbers, known_loss, origin_of, places, planned
+from .resuming import is_whole, refuse_others, taken_up
+from .tuning import Tuning, searched, show_search, tuning_of, unfitted
 
 if TYPE_CHECKING:
     from ...accounts.ledger.receipt import Payment
@@ -125,22 +123,27 @@ def train(
         context.fail("Missing argument 'DATA'.")
     if epsilon is None or delta is None:
         context.fail(f"Missing option '{'--epsilon' if epsilon is None else '--delta'}'.")
-    clients = federated_of(federated, unit, local_steps, local_rate, availability)
+    clients = (federated, unit, local_steps, local_rate, availability)
     asked = Asked(
         places(data), epsilon, delta, target, schema, places(public or ()), bounds_epsilon, method, loss, model, protector,
         protector_share, adjacency, max_grad_norm, size_is_public, separator, decimal, cache, records, ray_workers, ray_address,
-        clients, isolation=isolation,
+        None if clients == (False, None, None, None, None) else federated_of(*clients), isolation=isolation, seed=seed,
     )  # fmt: skip
     _ = asked.budget  # refused before the rest is imported
-    refuse_records(records, ray_workers, ray_address)
-    request = Request.of(asked, seed)
-    tuning = tuning_of(tune, candidates, jobs, size_guess)
-    refuse_restart(out, private=seed is None)
+    if (records, ray_workers, ray_address) != (None, None, None):
+        refuse_records(records, ray_workers, ray_address)
+    asked.check()
+    tuning = None if tune is None and candidates is None else tuning_of(tune, candidates, jobs, size_guess)
+    if seed is None:
+        refuse_restart(out)
     if tuning is not None and (records is not None or lead() is not None):
         raise ValueError("--tune searches in one process; leave --records and torchrun out, or --tune")
-    refuse_with_clients(asked, tuning=tuning is not None, several=lead() is not None)
-    payment = payment_of(ledger, dataset, free=seed is not None or (dry_run and dataset is None))
-    trained(asked, request, out, tuning=tuning, payment=payment, dry_run=dry_run, json_output=json_output)
+    if asked.federated is not None:
+        refuse_with_clients(asked, tuning=tuning is not None, several=lead() is not None)
+    payment = None
+    if ledger is not None or dataset is not None or os.environ.get(ENVIRONMENT):
+        payment = payment_of(ledger, dataset, free=seed is not None or (dry_run and dataset is None))
+    trained(asked, out, tuning=tuning, payment=payment, dry_run=dry_run, json_output=json_output)
 
 
 def go_on(out: Path, ledger: str | None, json_output: bool, network: Network | None = None) -> None:
@@ -155,11 +158,12 @@ def go_on(out: Path, ledger: str | None, json_output: bool, network: Network | N
     refuse_without(network, asked, out)
     payment = None if isinstance(spent, str) else payment_again(ledger, spent)
     refuse_records(asked.records, asked.ray_workers, asked.ray_address)
-    trained(asked, Request.of(asked), out, spent=spent, payment=payment, json_output=json_output, network=network)
+    asked.check()
+    trained(asked, out, spent=spent, payment=payment, json_output=json_output, network=network)
 
 
 def trained(
-    asked: Asked, request: Request, out: Path, *, tuning: Tuning | None = None, spent: str | dict[str, Any] | None = None,
+    asked: Asked, out: Path, *, tuning: Tuning | None = None, spent: str | dict[str, Any] | None = None,
     payment: Payment | None = None, dry_run: bool = False, json_output: bool = False, network: Network | None = None,
 ) -> None:  # fmt: skip
     """Train and write what was asked; ``spent``: where it is written down what was spent, of a run that is taken up.
@@ -181,26 +185,28 @@ def trained(
     written = dialect(asked.separator, asked.decimal)
     resolved = resolve(
         data, target=asked.target, schema=asked.schema, public=public, bounds_epsilon=asked.bounds_epsilon,
-        budget=request.budget, regression=for_numbers(asked.loss), separator=written, read_labels=not dry_run,
+        budget=asked.budget, regression=for_numbers(asked.loss), separator=written, read_labels=not dry_run,
     )  # fmt: skip
-    fit = planned(request, resolved)
+    fit = planned(asked, resolved)
     fit.check(public=bool(public))
     over = None if network is None or asked.clients is None else network(asked.clients)
     if spent is None and payment is not None:
         _fits(payment, tuning, resolved, fit)
     if dry_run:
-        show_plan(request, resolved, asked.bounds_epsilon, out, json_output)
+        from .dry_run import show_plan
+
+        show_plan(asked, resolved, out, json_output)
         return
-    seed, journalled = request.seed, tuning is None and request.seed is None and fit.method.private
+    seed, journalled = asked.seed, tuning is None and asked.seed is None and fit.method.private
     where = spent or (free_name(out).name if payment is None else kept_of(payment))
     said = settings_for(asked, out, fit, where) if journalled else None
     with python_warnings.catch_warnings(record=True) as caught:
         python_warnings.simplefilter("always")
-        with keeping(out, request.budget, said, simulation=seed is not None, payment=payment) as kept:
+        with keeping(out, asked.budget, said, simulation=seed is not None, payment=payment) as kept:
             with bars(share=True) as report:
                 if resolved.purchase is not None:
-                    resolved = kept.bounds(resolved) or _bought(request, resolved, bool(public), kept, tuning, report)
-                fitted, words = _fit(asked, request, resolved, written, _room(asked, out), report, kept, tuning, over)
+                    resolved = kept.bounds(resolved) or _bought(asked, resolved, bool(public), kept, tuning, report)
+                fitted, words = _fit(asked, resolved, written, _room(asked, out), report, kept, tuning, over)
             warnings = [*_assumed(resolved), *_own(caught)]
             with runs.new_folder(out, draft=kept.draft) as draft:
                 runs.write(fitted, draft, warnings=warnings, data=names_shown(asked))
@@ -232,15 +238,15 @@ def _fits(payment: Payment, tuning: Tuning | None, resolved: Resolved, fit: Fit,
 
 
 def _bought(
-    request: Request, resolved: Resolved, public: bool, kept: Kept, tuning: Tuning | None, report: Callable[..., None]
+    asked: Asked, resolved: Resolved, public: bool, kept: Kept, tuning: Tuning | None, report: Callable[..., None]
 ) -> Resolved:
     """With the bounds that there are to buy, written down before anything is made of them."""
     records = resolved.look(partial(report, "checking the files"))
-    fit = planned(request, resolved)
+    fit = planned(asked, resolved)
     fit.check(public=public, records=records)
     if kept.payment is not None:
         _fits(kept.payment, tuning, resolved, fit, records)
-    bought = resolved.bought(kept.purse, seed=request.seed, progress=partial(report, "buying bounds"))
+    bought = resolved.bought(kept.purse, seed=asked.seed, progress=partial(report, "buying bounds"))
     kept.keep_bounds(bought)
     return bought
 
@@ -265,7 +271,7 @@ def _own(caught: list[python_warnings.WarningMessage]) -> list[str]:
 
 
 def _fit(
-    asked: Asked, request: Request, resolved: Resolved, separator: Dialect, cache: Path | None, report: Callable[..., None],
+    asked: Asked, resolved: Resolved, separator: Dialect, cache: Path | None, report: Callable[..., None],
     kept: Kept, tuning: Tuning | None, over: Callable[..., Fitted] | None,
 ) -> tuple[Fitted, str]:  # fmt: skip
     """What was fitted, and in words how its settings were found, if they were searched."""
@@ -276,16 +282,16 @@ def _fit(
     reading["reading"] = partial(report, "reading")
     if tuning is not None:
         reading["origin"] = origin_of(resolved)
-        return searched(unfitted(request, resolved.schema), tuning, data, reading, kept.purse, report)
-    fit = fit_for(request, resolved.schema, origin_of(resolved))
+        return searched(unfitted(asked, resolved.schema), tuning, data, reading, kept.purse, report)
+    fit = fit_for(asked, resolved, resolved.schema)
     how: dict[str, Any] = {"progress": partial(_stepped, report), "purse": kept.purse, "journal": kept.journal}
-    if request.federated is not None:
+    if asked.federated is not None:
         return fitted_on_clients(fit, asked, separator, report, how, over), ""
-    if asked.records is not None:
-        report("starting workers", 0.0)
+    if asked.records is None:
+        return ready_files(fit, data, lead=lead(), **reading).run(**how), ""
+    report("starting workers", 0.0)
     with holders(asked.records, asked.ray_workers, asked.ray_address) as leader:
-        if asked.records is not None:
-            report("starting workers", 1.0)
+        report("starting workers", 1.0)
         return ready_files(fit, data, lead=leader, **reading).run(**how), ""
 
 
