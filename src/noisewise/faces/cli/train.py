@@ -123,11 +123,13 @@ def train(
         context.fail("Missing argument 'DATA'.")
     if epsilon is None or delta is None:
         context.fail(f"Missing option '{'--epsilon' if epsilon is None else '--delta'}'.")
-    clients = (federated, unit, local_steps, local_rate, availability)
+    clients = None
+    if (federated, unit, local_steps, local_rate, availability) != (False, None, None, None, None):
+        clients = federated_of(federated, unit, local_steps, local_rate, availability)
     asked = Asked(
         places(data), epsilon, delta, target, schema, places(public or ()), bounds_epsilon, method, loss, model, protector,
         protector_share, adjacency, max_grad_norm, size_is_public, separator, decimal, cache, records, ray_workers, ray_address,
-        None if clients == (False, None, None, None, None) else federated_of(*clients), isolation=isolation, seed=seed,
+        clients, isolation=isolation, seed=seed,
     )  # fmt: skip
     _ = asked.budget  # refused before the rest is imported
     if (records, ray_workers, ray_address) != (None, None, None):
