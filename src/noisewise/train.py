@@ -9,34 +9,146 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
+from copy import deepcopy
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .accounts import Budget, BudgetExhausted, Meter, Terms
+from .accounts import AdditiveMeter, Budget, BudgetExhausted, Meter, PlanMeter, Terms
 from .accounts.account import Account, paying, private_fit_begins
 from .accounts.purse import Purse
-from .accounts.recorded import MOST, Recording
-from .accounts.recorded import Trained as Trained
-from .asking import Curator, PublicCurator, array
+from .asking import Answer, Curator, CuratorWrapper, Facts, PublicCurator, array
 from .methods import Method, makes_a_promise
 from .methods.nonprivate import NonPrivate
 from .methods.size import size_noise
 from .protect.learned.unroll_shards import unrolled
 from .protect.learned.zoo import Learned, as_bytes, from_content
 from .remote.torchrun import started_by_torchrun
-from .trusted.events import FULL, FixedBatch, Poisson, leaves
+from .trusted.arithmetic import Arithmetic
+from .trusted.events import FULL, FixedBatch, Poisson, Sampling, leaves
 from .trusted.facts import facts_of
+from .trusted.features.features import Features
 from .trusted.models import Additive, Model
 from .trusted.stores import counted_of
 from .trusted.stores.grid import Store, in_memory
 from .trusted.stores.protocol import Elsewhere
+from .trusted.trace import Released
 from .trusted.units import RECORD, Unit
 
 if TYPE_CHECKING:
     from .accounts.journal import Journal
+
+Array = NDArray[Any]
+MOST = 20_000_000  # numbers on a tape; a longer run has no standard errors
+
+
+class TapeEntry(NamedTuple):
+    """One released answer: what was asked, where, and how noisy the answer is."""
+
+    question: str
+    value: Any
+    noise_std: float
+    below: float | None
+    noise_multiplier: float
+    spent: float
+    theta: Array | None
+    scale: Array | None
+    basis: Array | None
+
+
+@dataclass(frozen=True)
+class Tape:
+    """Everything a run was answered, in order, and what was public when it began."""
+
+    model: Model
+    start: Array
+    facts: Facts
+    spent: float
+    entries: tuple[TapeEntry, ...]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run released: the parameters, the trace, and everything a statement needs."""
+
+    theta: Array
+    trace: tuple[Released, ...]
+    facts: Facts
+    meter: AdditiveMeter | PlanMeter | None
+    simulation: bool
+    steps: int
+    arithmetic: Arithmetic | None = None  # how exact sums and noise were; None when nothing is promised
+    tape: Tape | None = None  # released answers, from which standard errors are computed; None when there are none
+    features: Features | None = None  # what rows of a table were made of at the end
+    spread: Array | None = None  # the deviation of the noise on theta, where the method knows it
+    shares: Array | None = None  # of the records that have each coordinate of the features, as released
+    protector: Any = None  # one that was trained on the records, from released answers (protect.learned.zoo.Learned)
+
+
+class Recording(CuratorWrapper):
+    """A curator that also keeps what it released; whoever asks it notices nothing.
+
+    ``most``: how many numbers are kept; a run that releases more has no tape.
+    """
+
+    def __init__(self, curator: Curator, *, most: int = MOST) -> None:
+        super().__init__(curator)
+        self._most, self._kept = most, 0
+        self._entries: list[TapeEntry] = []
+        self._facts, self._spent = curator.facts, curator.meter.spent_fraction
+
+    def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
+        answer = super().ask(question, noise=noise, sampling=sampling)
+        given = [getattr(question, name, None) for name in ("theta", "scale", "basis")]
+        at = [part.astype(np.float32) if isinstance(part, np.ndarray) else None for part in given]
+        return self._keep(kind_of(question), answer, float(noise), *at)
+
+    def last_iterate(self, walk: Any) -> Answer:
+        return self._keep("last_iterate", super().last_iterate(walk))
+
+    def minimise(self, objective: Any) -> Answer:
+        return self._keep("minimise", super().minimise(objective))
+
+    def change_basis(self, matrix: Any) -> None:
+        super().change_basis(matrix)
+        self._keep("change_basis", Answer(np.asarray(array(matrix), np.float64), 0.0))
+
+    def prepare(self, features: Features) -> None:
+        super().prepare(features)
+        self._keep("prepare", Answer(np.zeros(0), 0.0))
+
+    def _keep(
+        self,
+        question: str,
+        answer: Answer,
+        noise: float = 0.0,
+        theta: Array | None = None,
+        scale: Array | None = None,
+        basis: Array | None = None,
+    ) -> Answer:
+        self._kept += sum(part.size for part in (answer.value, theta, scale, basis) if part is not None)
+        if self._kept > self._most:
+            self._entries.clear()
+            return answer
+        value, spent = answer.value.copy(), self.meter.spent_fraction
+        self._entries.append(
+            TapeEntry(question, value, answer.noise_std, answer.below, noise, spent, theta, scale, basis)
+        )
+        return answer
+
+    def tape(self, model: Model, start: Array) -> Tape | None:
+        """What was kept, or None when it was too much."""
+        if self._kept > self._most:
+            return None
+        return Tape(deepcopy(model), start, self._facts, self._spent, tuple(self._entries))
+
+
+def kind_of(question: Any) -> str:
+    """How a tape names a question: all statistics are alike to a replay."""
+    return question.name if question.name in ("gradient", "gradient_norm", "choose") else "statistic"
+
 
 Progress = Callable[[int, int | None, float], None]
 AT_ONCE = "training in one go"  # how a purse names runs without a journal, whose part is never taken up

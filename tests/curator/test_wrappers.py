@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from noisewise.accounts.journal import Journal, Journalled
-from noisewise.accounts.recorded import Recording
 from noisewise.asking import Curator, CuratorWrapper, Descent, SecondMoment
 from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted
+from noisewise.train import Recording
 from noisewise.trusted.losses import LOSSES
 from noisewise.trusted.models import Linear
 

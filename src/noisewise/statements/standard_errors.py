@@ -24,10 +24,9 @@ from typing import Any, cast
 import numpy as np
 
 from ..accounts import Budget, BudgetExhausted
-from ..accounts.recorded import MOST, Array, Tape, TapeEntry, kind_of
 from ..asking import Answer, Asking, Curator, Descent, OnePass, PublicCurator, array, in_kind
 from ..methods import Method
-from ..train import follow
+from ..train import MOST, Array, Tape, TapeEntry, follow, kind_of
 from ..trusted.events import FULL, Event, Leaf, Sampling
 
 SINGLE_DRAWS, SINGLE_NULLS = 40, 8  # of a method that cannot run many replays side by side

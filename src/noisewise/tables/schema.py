@@ -145,7 +145,7 @@ class Schema:
         Columns of the type ``category`` have all categories of their type, seen or not. Ids, heavy tails and whole
         numbers that may be codes get a note (:attr:`Column.note`).
         """
-        from .frames import fill_from_frame
+        from .fill import fill_from_frame
 
         return fill_from_frame(frame, target)
 

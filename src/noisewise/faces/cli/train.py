@@ -195,7 +195,7 @@ def trained(
     if spent is None and payment is not None:
         _fits(payment, tuning, resolved, fit)
     if dry_run:
-        from .dry_run import show_plan
+        from .request import show_plan
 
         show_plan(asked, resolved, out, json_output)
         return

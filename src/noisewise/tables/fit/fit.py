@@ -17,14 +17,13 @@ from ...accounts.account import Account, account_of
 from ...accounts.concerns import chosen, warn_of
 from ...accounts.journal import Journal
 from ...accounts.purse import Purse
-from ...accounts.recorded import Tape
 from ...asking import PublicCurator
 from ...methods import Method, isolation_of, makes_a_promise
 from ...remote.federation import Federated
 from ...statements.network import Network
 from ...statements.standard_errors import standard_errors
 from ...statements.statement import Statement, make_statement, training_budget
-from ...train import Progress, Records, Trained, refuse_batches, train
+from ...train import Progress, Records, Tape, Trained, refuse_batches, train
 from ...trusted.facts import facts_of
 from ...trusted.features.features import Features
 from ...trusted.models import Additive, Model
