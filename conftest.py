@@ -37,12 +37,17 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.slow)
 
 
+# Variables that libraries set where they are used for the first time (torch's compiler, Ray, the OpenMP of torch under
+# `bench speed`): they stay, as they do in every process that uses those libraries.
+OF_LIBRARIES = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_", "RAY_", "PYTHONBREAKPOINT", "OMP_WAIT_POLICY", "KMP_")
+
+
 @pytest.fixture(autouse=True)
 def same_environment():
     """A test leaves the environment as it found it: what it sets would reach every command that a later one starts."""
     before = dict(os.environ)
     yield
-    changed = {name for name, value in {*before.items()} ^ {*os.environ.items()} if name != "PYTEST_CURRENT_TEST"}
+    changed = {name for name, value in {*before.items()} ^ {*os.environ.items()} if not name.startswith(OF_LIBRARIES)}
     if changed:
         os.environ.clear()
         os.environ.update(before)

@@ -6,7 +6,7 @@ import numpy as np
 from desk import SCHEMA, people
 
 from noisewise.accounts import Budget
-from noisewise.remote.clients.direct import Direct
+from noisewise.remote.clients.direct import DirectCarrier
 from noisewise.remote.clients.fit import fit_of_clients, ready_clients
 from noisewise.remote.clients.server import Crowd
 from noisewise.remote.federation import Federated
@@ -37,7 +37,7 @@ def a_fit(folder, method="dpsgd", *, seed=1, budget=None, size_is_public=True, *
     return fit_of_files(schema, budget or Budget(4.0, 1e-5), method, size_is_public=size_is_public, seed=seed, **how)
 
 
-class NoNoise(Direct):
+class NoNoise(DirectCarrier):
     """Clients of this process, that may draw no noise."""
 
     def ask(self, history, questions):
@@ -62,7 +62,7 @@ def alone(fit, paths, public=None):
     return ready_files(fit, paths, public=public).run()
 
 
-class Meddling(Direct):
+class Meddling(DirectCarrier):
     """Clients of this process, one of which (2) is hostile once training has begun: ``change`` makes what it sends of what it should."""
 
     def __init__(self, paths, change, hostile=2, after=1):

@@ -11,13 +11,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from noisewise.remote.clients.address import Address
+from noisewise.remote.clients.address import ServerAddress
 from noisewise.remote.clients.client import Client
 from noisewise.remote.clients.flower import FlowerCarrier, client_app
 from noisewise.remote.clients.network.link import Link, listening
 from noisewise.remote.clients.network.node import Server, serve
 
-ANY = Address("127.0.0.1", 0)
+ANY = ServerAddress("127.0.0.1", 0)
 LONG = 20.0  # seconds; far more than anything here takes
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from noisewise.remote.forms import packed, unpacked
 from noisewise.remote.holder import Holder, Holding
-from noisewise.remote.processes import Lead, Part, Places, Spread, cut
+from noisewise.remote.processes import Lead, PiecePlaces, RowsElsewhere, ShapeElsewhere, cut
 from noisewise.remote.transport import RankLost
 from noisewise.trusted.noise import Stream
 
@@ -23,7 +23,7 @@ class DirectLine:
     """Rank 0's end of a line to holders of the same process; they may draw no noise."""
 
     def __init__(self, holders):
-        self.holders, self.rank, self.ranks = holders, 0, len(holders)
+        self.holders, self.rank, self.world_size = holders, 0, len(holders)
         self.waiting = {rank: deque() for rank in range(1, len(holders))}
         self.requests = []
         self.gone = set()
@@ -67,8 +67,8 @@ def spread(X, y, model, ranks, piece=PIECE, line=DirectLine):
         holders.append(Holder(holding=Holding(numbers, tuple(map(len, parts)), X[own], y[own], model=model)))
     lead = Lead(line(holders), holders[0])
     dealt = lead.deal(-(-len(X) // piece))
-    rows = Spread(lead, Places(dealt, [holder._holding.lengths for holder in holders]), X.shape[1])
-    return rows, Part((len(rows),)), lead
+    rows = RowsElsewhere(lead, PiecePlaces(dealt, [holder._holding.lengths for holder in holders]), X.shape[1])
+    return rows, ShapeElsewhere((len(rows),)), lead
 
 
 def made_up(rows, columns, seed=0, classes=None):

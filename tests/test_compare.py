@@ -73,7 +73,7 @@ def test_the_same_seed_gives_the_same_scores_whatever_the_processes(rows):
 def test_what_is_sent_between_processes_can_be_sent():
     sent = settings(task="classification", classes=[0, 1], bounds=np.zeros((3, 2)))
     assert pickle.loads(pickle.dumps(sent)).classes == [0, 1]
-    outcome = module.Outcome("descent", 0, None, "why", 0.1, ("careful",))
+    outcome = module.RepeatScore("descent", 0, None, "why", 0.1, ("careful",))
     assert pickle.loads(pickle.dumps((module._in_worker, outcome)))[1] == outcome
 
 

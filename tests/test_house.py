@@ -190,21 +190,10 @@ def test_training_needs_no_laboratory_and_no_face(heavy):
 LINES = {name: len(path.read_text().splitlines()) for name, path in MODULES.items()}
 TRUSTED = [name for name in MODULES if name.split(".")[0] == "trusted"]
 FLOORS = (  # of the trusted side, lowest first: a file or folder imports what stands before it, and twins of what is compiled
-    *(
-        "validate",
-        "spelling",
-        "torch_extra",
-        "process",
-        "own_settings",
-        "arithmetic",
-        "generalized",
-        "events",
-        "units",
-        "trace",
-    ),
+    *("validate", "torch_extra", "process", "arithmetic", "events", "units"),
     *("fast", "elementwise", "accountants", "counts", "meter", "opening"),
-    *("losses", "features", "engine", "models", "noise", "stores", "facts", "proved", "question", "questions"),
-    *("tickets", "gate", "selection", "walks", "column_curator", "choose_best", "curator"),
+    *("losses", "features", "engine", "models", "noise", "stores", "facts", "question", "questions"),
+    *("tickets", "gate", "walks", "curator", "selection"),
 )
 
 
@@ -254,7 +243,7 @@ def test_the_curator_of_a_linear_model_loads_no_records_of_another():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
 
 
-SHORT = ("curator", "gate", "question", "questions", "meter", "opening", "counts", "facts", "panel", "columns")
+SHORT = ("curator", "gate", "question", "questions", "meter", "opening", "counts", "facts", "selection")
 
 
 def test_functions_that_must_be_believed_are_short():
@@ -273,3 +262,81 @@ def test_the_page_about_the_house_names_every_room():
     assert all(
         f">{room}/<" in drawing for room in ORDER if (HOUSE / room.replace(".", "/")).is_dir() and "." not in room
     )
+
+
+DEFINED_TWICE = {
+    "Curator": "asking.Curator is the trusted one, with the shapes in which methods ask",
+    "State": "each method has its own, as methods/base asks",
+}
+
+
+def named_twice(trees: dict[str, ast.Module]) -> dict[str, list[str]]:
+    """Public class names that several modules define, and those that another module gives to a type alias."""
+    classes: dict[str, list[str]] = {}
+    aliases: dict[str, list[str]] = {}
+    for name, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                classes.setdefault(node.name, []).append(name)
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and isinstance(
+                node.value, ast.Subscript | ast.BinOp | ast.Name | ast.Attribute
+            ):
+                for target in node.targets:
+                    if isinstance(target, ast.Name):
+                        aliases.setdefault(target.id, []).append(name)
+    whole = {name: where + aliases.get(name, []) for name, where in classes.items()}
+    return {name: where for name, where in whole.items() if len(where) > 1}
+
+
+TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+
+
+def test_no_class_name_is_defined_twice():
+    found = named_twice(TREES)
+    assert {*found} == {*DEFINED_TWICE}, "give each thing a name of its own"
+    assert all(name.startswith("methods.") for name in found["State"])
+    assert {*found["Curator"]} == {"asking", "trusted.curator"}
+
+
+def test_a_class_name_that_is_defined_twice_would_be_seen():
+    both = {"one": ast.parse("class Part: ..."), "two": ast.parse("Part = list[int]")}
+    assert named_twice(both) == {"Part": ["one", "two"]}
+
+
+SAYS_NOTHING = re.compile(
+    r"_?((MOST|LEAST|LONGEST|LARGEST|SMALLEST|FEWEST)(_.*)?|ENOUGH.*|FEW|MANY|CHUNK|BLOCK|LINE|SMALL|TINY|HUGE)"
+)
+
+
+def constants(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        for target in targets:
+            yield from (part.id for part in ast.walk(target) if isinstance(part, ast.Name) and part.id.isupper())
+
+
+LABORATORY = HOUSE.parents[1] / "lab" / "src"
+
+
+def test_constants_say_what_they_limit():
+    laboratory = {path.stem: ast.parse(path.read_text()) for path in LABORATORY.rglob("*.py")}
+    assert len(laboratory) > 20
+    assert not [
+        f"{name}: {constant}"
+        for trees in (TREES, laboratory)
+        for name, tree in trees.items()
+        for constant in constants(tree)
+        if SAYS_NOTHING.fullmatch(constant)
+    ]
+
+
+def test_a_constant_that_says_nothing_would_be_seen():
+    tree = ast.parse("MAX_ROWS, MOST = 1, 2\nLEAST_MU: float = 1e-6\nENOUGH_FOR_PAIRS = 3\nBATCH_NORMS = 4")
+    assert [name for name in constants(tree) if SAYS_NOTHING.fullmatch(name)] == [
+        "MOST",
+        "LEAST_MU",
+        "ENOUGH_FOR_PAIRS",
+    ]

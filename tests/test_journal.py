@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from noisewise.accounts import Budget, BudgetExhausted, Terms, open_meter
-from noisewise.accounts.journal import BLOCK, Journal, Journalled, paid
+from noisewise.accounts.journal import CLAIM_SHARE, Journal, Journalled, paid
 from noisewise.accounts.journal.chain import Chain
 from noisewise.accounts.purse import Purse
 from noisewise.accounts.store import Claimed
@@ -154,7 +154,7 @@ def test_a_crash_costs_at_most_a_block_and_a_stop_nothing(tmp_path):
     # two events were drawn since the stop, in a block of a sixteenth: all of it is given up
     with pytest.raises(Stopped), desk(place, purse(tmp_path), PLAN) as run:
         run.ask(12)
-        assert 12 / EVENTS < run.meter.spent_fraction <= 12 / EVENTS + BLOCK
+        assert 12 / EVENTS < run.meter.spent_fraction <= 12 / EVENTS + CLAIM_SHARE
         raise Stopped
     assert answered(place) == 12
 

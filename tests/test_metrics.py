@@ -14,9 +14,8 @@ from noisewise import PrivateClassifier, PrivateRegressor
 from noisewise.accounts import Budget
 from noisewise.curator import Curator, ErrorMoments, ScoreHistogram
 from noisewise.evidence.bought_quality import private_quality
-from noisewise.evidence.metrics import NAMES, area, of_numbers, of_predictions
+from noisewise.evidence.metrics import NAMES, area, of_numbers, of_predictions, public_quality
 from noisewise.evidence.noised_metrics import GRIDS, Noised, edges_for, of_histogram, of_moments
-from noisewise.evidence.quality import public_quality
 from noisewise.trusted.facts import Answer
 from noisewise.trusted.losses import Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Linear

@@ -23,15 +23,15 @@ from noisewise.methods import registry
 from noisewise.statements.statement import verify_data
 from noisewise.tables.bought import Purchase, purchase
 from noisewise.tables.files import open_source
-from noisewise.tables.persons import Persons
+from noisewise.tables.persons import PersonColumn
 from noisewise.tables.schema import Column, Schema
-from noisewise.trusted.column_curator import ColumnCurator
+from noisewise.trusted.curator import ColumnCurator
 from noisewise.trusted.events import FULL, BoundedRange
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import Linear
 from noisewise.trusted.question import HowAsked
 from noisewise.trusted.stores import records_of
-from noisewise.trusted.stores.column_records import ColumnRecords
+from noisewise.trusted.stores.tables import ColumnRecords
 from noisewise.trusted.stores.totals import Drawn
 from noisewise.trusted.units import RECORD, Unit
 
@@ -96,7 +96,7 @@ def test_a_person_with_any_number_of_rows_moves_no_answer_by_more_than_its_unit(
             rng = np.random.default_rng(3)  # the same others
             loud = np.tile([[1.0, -1.0, 0.5]], (rows, 1)) * (1 if rows != k else -1)
             ids = [*(i // 2 for i in range(12)), *["she"] * rows]
-            there = Persons("who", k).in_table(pd.DataFrame({"who": pd.Series(ids, dtype=object)}), seed=5)
+            there = PersonColumn("who", k).in_table(pd.DataFrame({"who": pd.Series(ids, dtype=object)}), seed=5)
             assert there[12:].sum() == min(rows, k)
             X, labels = np.concatenate([X, loud])[there], np.append(labels, np.ones(rows))[there]
             totals = totals_of(asked, model, X, labels, how)

@@ -11,7 +11,7 @@ import pytest
 
 import noisewise as nw
 from noisewise.faces.plan.expected import KEPT, clarity_for, expected
-from noisewise.faces.plan.tuning import SCORING, cheapest
+from noisewise.faces.plan.plans import SCORING, cheapest
 from noisewise.tables.schema import Column, Schema
 from noisewise.trusted.accountants import gdp
 from noisewise.trusted.accountants.rdp import plan_epsilon

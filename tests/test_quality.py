@@ -10,7 +10,7 @@ from noisewise.accounts import Budget
 from noisewise.accounts.choosing import choose_meter
 from noisewise.curator import Curator
 from noisewise.evidence.bought_quality import private_quality
-from noisewise.evidence.quality import public_quality
+from noisewise.evidence.metrics import public_quality
 from noisewise.tables.schema import Column, Schema
 from noisewise.trusted.events import from_dict
 

@@ -63,7 +63,7 @@ LIKE = (
 )  # code that sees records, or pays; the rest sees answers only
 SEES_NO_RECORD = {  # executed beside these, before a record is read or after the last answer
     "accounts/replay.py": "verification", "accounts/__init__.py": "names", "trusted/fast/__init__.py": "names",
-    "tables/guesses.py": "public guesses of a size", "tables/fit/labels.py": "words of classes",
+    "tables/codebook.py": "public guesses of a size",
 }  # fmt: skip
 
 

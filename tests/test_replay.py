@@ -15,7 +15,7 @@ from noisewise.curator import Curator, PublicCurator
 from noisewise.methods import method_named, registry
 from noisewise.statements.standard_errors import Replayed, curvature, standard_errors, why_unknown
 from noisewise.tables.fit.fitted import Spread
-from noisewise.train import Recording, Records, Tape, train
+from noisewise.train import RecordedAnswers, Recording, Records, train
 from noisewise.trusted.losses import loss_named
 from noisewise.trusted.models import MLP, Linear
 
@@ -135,7 +135,7 @@ def test_a_run_that_releases_too_much_or_has_no_linear_model_has_no_tape():
     assert "not linear" in why_unknown(method, run.tape)
 
 
-@pytest.mark.parametrize("steps, known", [(replay.SHORTEST - 1, False), (replay.SHORTEST, True)])
+@pytest.mark.parametrize("steps, known", [(replay.MIN_GRADIENTS - 1, False), (replay.MIN_GRADIENTS, True)])
 def test_a_short_run_has_no_standard_errors(steps, known):
     method, run, _ = trained("dpsgd", method=quick("dpsgd", steps))
     assert (standard_errors(method, run.tape) is not None) == known
@@ -175,7 +175,7 @@ def a_path(h, steps=200, rate=2.0, seed=0):
         g = h * (theta - 1) + noise.standard_normal(D, np.float32)
         entries.append(replay.TapeEntry("gradient", g, 1.0, None, 1.0, 0.0, theta, None, None))
         theta = theta - rate * g
-    tape = Tape(model, np.zeros(D, np.float32), facts, 0.0, tuple(entries))
+    tape = RecordedAnswers(model, np.zeros(D, np.float32), facts, 0.0, tuple(entries))
     null = Replayed(tape, seed=1, copies=50, watch=True)
     away = np.zeros((50, D), np.float32)
     for entry in entries:

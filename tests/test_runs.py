@@ -216,7 +216,7 @@ def test_links_to_files_with_the_right_content_are_as_good_as_the_files(run, tmp
 
 
 def test_a_huge_file_is_not_read(run, monkeypatch):
-    monkeypatch.setattr("noisewise.statements.seal.LARGEST", 100)
+    monkeypatch.setattr("noisewise.statements.seal.MAX_FILE_BYTES", 100)
     with pytest.raises(ValueError, match="too large"):
         load(run)
 

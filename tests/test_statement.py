@@ -13,7 +13,7 @@ import pytest
 import noisewise as nw
 from noisewise.accounts import AdditiveMeter, Budget, PlanMeter
 from noisewise.methods.dpsgd import DpSgd
-from noisewise.statements.json_shapes import SHAPE
+from noisewise.statements.seal import SHAPE
 from noisewise.statements.statement import Statement, derived_words, make_statement, training_budget
 from noisewise.trusted.accountants.base import ACCOUNTANTS
 from noisewise.trusted.arithmetic import GRADES, PSEUDO_RANDOM, Arithmetic, together

@@ -167,7 +167,7 @@ assert "torch" not in sys.modules
 TORCH_BY_NATURE = (  # modules and folders, below the package, of which every module says that it is torch which is missing
     *("faces.pytorch", "trusted.engine", "trusted.torch_extra", "trusted.models.module", "trusted.models.module_loss"),
     *(
-        "trusted.models.module_selftest",
+        "trusted.models.module_loss",
         "trusted.stores.modules",
         "trusted.stores.perceptron",
         "trusted.stores.perceptron_exact",
@@ -175,7 +175,7 @@ TORCH_BY_NATURE = (  # modules and folders, below the package, of which every mo
     *(
         "trusted.stores.perceptron_passes",
         "trusted.stores.perceptron_selftest",
-        "learned.differentiable",
+        "learned.unroll",
         "learned.evaluate",
     ),
     *("learned.meta", "learned.plots", "learned.tasks", "learned.trained", "learned.unroll", "protect.learned.parts"),
@@ -183,8 +183,8 @@ TORCH_BY_NATURE = (  # modules and folders, below the package, of which every mo
         "protect.learned.inside",
         "remote.gloo",
         "evidence.audit.deep_leakage",
-        "evidence.audit.gan_play",
-        "evidence.audit.shared_sum",
+        "evidence.audit.gan",
+        "evidence.audit.federation",
     ),
 )
 

@@ -7,7 +7,7 @@ import random
 from ranks import PIECE, refused
 
 from noisewise.remote.holder import Holder, Holding
-from noisewise.remote.processes import Lead, Part, Places, Spread
+from noisewise.remote.processes import Lead, PiecePlaces, RowsElsewhere, ShapeElsewhere
 from noisewise.remote.workers import Gone, Sealed, Worker, WorkerLine
 from noisewise.trusted.noise import Stream
 
@@ -67,7 +67,7 @@ class Shuffled(Lead):
     def deal(self, pieces):
         order = random.Random(pieces).sample(range(pieces), pieces)
         shares = [sorted(order[rank::2]) for rank in range(2)]
-        self._dealt = ((), *map(tuple, shares), *((),) * (self.ranks - 3))
+        self._dealt = ((), *map(tuple, shares), *((),) * (self.world_size - 3))
         return self._dealt
 
 
@@ -83,8 +83,8 @@ def held(X, y, workers, *, fails=lambda number: None, made=None, lead=Lead, line
     leader = lead(line(there), Holder({"rows": cut}), holds=False)
     dealt = leader.deal(-(-len(X) // PIECE))
     lengths = leader.each("make", [("rows", numbers) for numbers in dealt])
-    rows = Spread(leader, Places(dealt, lengths), X.shape[1])
-    return rows, Part((len(rows),)), leader, there
+    rows = RowsElsewhere(leader, PiecePlaces(dealt, lengths), X.shape[1])
+    return rows, ShapeElsewhere((len(rows),)), leader, there
 
 
 __all__ = ["Here", "Sealed", "Shuffled", "held"]

@@ -33,7 +33,7 @@ def made_up(power, count=900, seed=0):
 def test_the_grid_has_every_kind_and_keeps_mu_within_its_ends():
     grid = cells([], seeds=1, quick=False)
     assert {cell.task for cell in grid} == {*KINDS} and len({*grid}) == len(grid) > 300
-    assert all(0.99 * expected.SMALLEST_MU <= cell.mu <= expected.LARGEST_MU for cell in grid)
+    assert all(0.99 * expected.MIN_MU <= cell.mu <= expected.MAX_MU for cell in grid)
     assert all(cell.size in sizes(cell.clarity) for cell in grid)
     assert len(cells([], seeds=2, quick=True)) < 60
 

@@ -78,7 +78,7 @@ def test_threads_are_as_before(monkeypatch):
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 def test_the_table_is_read_by_its_schema(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(large, "GROUP", 400)
+    monkeypatch.setattr(large, "ROWS_PER_BLOCK", 400)
     path = tmp_path / f"table.{kind}"
     large.write_table(path, 1000, COLUMNS, nothing)
     encoder = Encoder(large.Job(path, COLUMNS, tmp_path, None).schema)

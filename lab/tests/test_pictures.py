@@ -41,7 +41,7 @@ def test_gradients_are_learned_from(tmp_path: Path, colours: bool) -> None:
 
 
 def test_a_network_is_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pictures, "BATCH", 128)
+    monkeypatch.setattr(pictures, "BATCH_SIZE", 128)
     read = pictures.read(made_up(tmp_path))
     (row,) = pictures.picture_rows(read, ways=["cnn"], epsilons=[50.0], delta=1e-5, seeds=1, epochs=12)
     assert row["accuracy"] > 0.7, row
@@ -57,7 +57,7 @@ def test_a_network_keeps_to_its_epochs_and_its_budget(monkeypatch: pytest.Monkey
 
     real = nw.fit
     monkeypatch.setattr(nw, "fit", fit)
-    monkeypatch.setattr(pictures, "BATCH", 20)
+    monkeypatch.setattr(pictures, "BATCH_SIZE", 20)
     budget, module = nw.Budget(2.0, 1e-5), nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
     pictures.trained(module, torch.rand(100, 1, 2, 2), torch.arange(100) % 2, budget, 0, epochs=3)
     trace = [line for line in seen[0].trace if "radient" in line.question]

@@ -21,8 +21,8 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from .trusted import column_curator as columns
 from .trusted import curator
+from .trusted import curator as columns
 from .trusted.events import FULL, Sampling
 from .trusted.facts import Answer, Facts
 from .trusted.features.features import Features
@@ -30,8 +30,7 @@ from .trusted.gate import draw
 from .trusted.models import Linear, Model, leading_subspace
 from .trusted.models.batches import in_new_basis
 from .trusted.noise import Stream
-from .trusted.proved import Proved
-from .trusted.question import CLIPS, plain
+from .trusted.question import CLIP_RANGE, Proved, plain
 from .trusted.questions import QUESTIONS
 from .trusted.questions.at_theta import Correct, NormAtMost, SquaredError
 from .trusted.questions.choice import Choice
@@ -255,7 +254,7 @@ class PublicCurator:
         threshold, tau = options.get("quantile_at"), options.get("count_noise_multiplier")
         if threshold is not None and not tau:
             options["count_noise_multiplier"] = 1.0  # free here, but a question without it is refused
-        asked = Gradient.of(theta, clip if math.isfinite(clip) else CLIPS[1], **options)
+        asked = Gradient.of(theta, clip if math.isfinite(clip) else CLIP_RANGE[1], **options)
         coordinates = self.model.coordinates
         asked.check_options(self.model.dimension, coordinates=coordinates)
         scale, basis = options.get("scale"), options.get("basis") if coordinates else None

@@ -21,9 +21,9 @@ from .accounts.account import Account, paying, private_fit_begins
 from .accounts.purse import Purse
 from .asking import Answer, Curator, CuratorWrapper, Facts, PublicCurator, array
 from .methods import Method, makes_a_promise
+from .methods.base import size_noise
 from .methods.nonprivate import NonPrivate
-from .methods.size import size_noise
-from .protect.learned.unroll_shards import unrolled
+from .protect.learned.private import unrolled
 from .protect.learned.zoo import Learned, as_bytes, from_content
 from .remote.torchrun import started_by_torchrun
 from .trusted.arithmetic import Arithmetic
@@ -32,16 +32,15 @@ from .trusted.facts import facts_of
 from .trusted.features.features import Features
 from .trusted.models import Additive, Model
 from .trusted.stores import counted_of
-from .trusted.stores.grid import Store, in_memory
+from .trusted.stores.grid import Allocator, in_memory
 from .trusted.stores.protocol import Elsewhere
-from .trusted.trace import Released
-from .trusted.units import RECORD, Unit
+from .trusted.units import RECORD, Released, Unit
 
 if TYPE_CHECKING:
     from .accounts.journal import Journal
 
 Array = NDArray[Any]
-MOST = 20_000_000  # numbers on a tape; a longer run has no standard errors
+MAX_RECORDED_NUMBERS = 20_000_000  # numbers on a tape; a longer run has no standard errors
 
 
 class TapeEntry(NamedTuple):
@@ -59,7 +58,7 @@ class TapeEntry(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tape:
+class RecordedAnswers:
     """Everything a run was answered, in order, and what was public when it began."""
 
     model: Model
@@ -80,7 +79,9 @@ class Trained:
     simulation: bool
     steps: int
     arithmetic: Arithmetic | None = None  # how exact sums and noise were; None when nothing is promised
-    tape: Tape | None = None  # released answers, from which standard errors are computed; None when there are none
+    tape: RecordedAnswers | None = (
+        None  # released answers, from which standard errors are computed; None when there are none
+    )
     features: Features | None = None  # what rows of a table were made of at the end
     spread: Array | None = None  # the deviation of the noise on theta, where the method knows it
     shares: Array | None = None  # of the records that have each coordinate of the features, as released
@@ -93,7 +94,7 @@ class Recording(CuratorWrapper):
     ``most``: how many numbers are kept; a run that releases more has no tape.
     """
 
-    def __init__(self, curator: Curator, *, most: int = MOST) -> None:
+    def __init__(self, curator: Curator, *, most: int = MAX_RECORDED_NUMBERS) -> None:
         super().__init__(curator)
         self._most, self._kept = most, 0
         self._entries: list[TapeEntry] = []
@@ -138,11 +139,11 @@ class Recording(CuratorWrapper):
         )
         return answer
 
-    def tape(self, model: Model, start: Array) -> Tape | None:
+    def tape(self, model: Model, start: Array) -> RecordedAnswers | None:
         """What was kept, or None when it was too much."""
         if self._kept > self._most:
             return None
-        return Tape(deepcopy(model), start, self._facts, self._spent, tuple(self._entries))
+        return RecordedAnswers(deepcopy(model), start, self._facts, self._spent, tuple(self._entries))
 
 
 def kind_of(question: Any) -> str:
@@ -150,7 +151,7 @@ def kind_of(question: Any) -> str:
     return question.name if question.name in ("gradient", "gradient_norm", "choose") else "statistic"
 
 
-Progress = Callable[[int, int | None, float], None]
+StepProgress = Callable[[int, int | None, float], None]
 AT_ONCE = "training in one go"  # how a purse names runs without a journal, whose part is never taken up
 
 
@@ -176,7 +177,7 @@ class Records:
     y: Any
     size: float | None = None
     row_bound: float = math.inf
-    store: Store = in_memory  # where rows are laid out
+    store: Allocator = in_memory  # where rows are laid out
     unit: Unit = RECORD  # what is protected
     counted: NDArray[np.bool_] | None = None  # which rows of the table count, where a person has several
 
@@ -193,7 +194,7 @@ def train(
     public: PublicCurator | None = None,
     theta: Any = None,
     seed: int | None = None,
-    progress: Progress | None = None,
+    progress: StepProgress | None = None,
     purse: Purse | Account | None = None,
     journal: Journal | None = None,
 ) -> Trained:
@@ -245,7 +246,7 @@ def _private_run(
     start: NDArray[np.float32],
     public: PublicCurator | None,
     seed: int | None,
-    progress: Progress | None,
+    progress: StepProgress | None,
     journal: Journal | None = None,
 ) -> Trained:
     curator = Curator(
@@ -272,7 +273,7 @@ def _private_run(
         if journal is not None:
             raise NothingLeft from None
         raise
-    private = Recording(asking, most=MOST if model.linear and not model.table else 0)
+    private = Recording(asking, most=MAX_RECORDED_NUMBERS if model.linear and not model.table else 0)
     state = method.init(start, curator.facts, public)
     state, steps = follow(method, state, cast(Curator, private), public, progress)
     if not steps and journal is not None:
@@ -343,7 +344,7 @@ def _shares(shares: Any, width: int) -> NDArray[Any] | None:
 
 
 def follow(
-    method: Method, state: Any, private: Curator, public: PublicCurator | None, progress: Progress | None = None
+    method: Method, state: Any, private: Curator, public: PublicCurator | None, progress: StepProgress | None = None
 ) -> tuple[Any, int]:
     """Ask until the method is done or the budget is; the last state and the number of steps."""
     steps = 0

@@ -12,7 +12,7 @@ import pytest
 from noisewise.trusted.accountants import Unpriceable, base
 from noisewise.trusted.accountants.base import (
     ACCOUNTANTS,
-    UNITS,
+    UNITS_PER_CAP,
     Accountant,
     accountant,
     accountant_named,
@@ -196,9 +196,9 @@ class TestEveryAdaptiveAccountant:
         for leaf in events_of(known, adjacency):
             cost, less = own.cost(leaf), own.cost(noisier(leaf))
             assert 0 < less < cost
-            assert Fraction(own.units(cost), UNITS) * Fraction(own.cap) >= Fraction(cost)
-            assert Fraction(own.units(cost) - 1, UNITS) * Fraction(own.cap) < Fraction(cost)
-        assert own.cost(Gaussian(1e300)) > 0 and own.units(math.inf) > UNITS
+            assert Fraction(own.units(cost), UNITS_PER_CAP) * Fraction(own.cap) >= Fraction(cost)
+            assert Fraction(own.units(cost) - 1, UNITS_PER_CAP) * Fraction(own.cap) < Fraction(cost)
+        assert own.cost(Gaussian(1e300)) > 0 and own.units(math.inf) > UNITS_PER_CAP
 
     def test_noise_for_a_cost_costs_at_most_that_and_hardly_less(self, known, adjacency):
         own = self.own(known, adjacency)

@@ -19,7 +19,15 @@ from noisewise.trusted.accountants.base import currency
 from noisewise.trusted.accountants.calibrate import calibrate, epsilon
 from noisewise.trusted.accountants.choose import choose_terms
 from noisewise.trusted.accountants.price import accountants_for
-from noisewise.trusted.accountants.repetitions import BestOf, Run, chance_missed, leaks, log_mean, mean_runs, theorem
+from noisewise.trusted.accountants.repetitions import (
+    BestOf,
+    RunPrivacy,
+    chance_missed,
+    leaks,
+    log_mean,
+    mean_runs,
+    theorem,
+)
 from noisewise.trusted.accountants.selection import (
     as_approximate,
     calibrated_candidates,
@@ -104,7 +112,7 @@ def test_the_best_run_is_never_further_apart_than_its_price(law):
         curve = curve_of(p, q)
         pure = max(abs(math.log(a / b)) for a, b in zip(p, q, strict=True))
         ours = [best_of_runs(law, one) for one in (p, q)]
-        for run in (Run(ORDERS, curve), Run(ORDERS, curve, pure * (1 + 1e-12))):
+        for run in (RunPrivacy(ORDERS, curve), RunPrivacy(ORDERS, curve, pure * (1 + 1e-12))):
             best = BestOf(run, law)
             for order in (2, 3, 8, 32, 256):
                 true = max(divergence(*ours, order), divergence(*ours[::-1], order))
@@ -117,7 +125,7 @@ def test_the_best_run_is_never_further_apart_than_its_price(law):
 def test_theorem_6_alone_would_be_wrong_for_few_runs():
     """With a mean of 0.05 it promises a negative divergence: the chance of no run must be counted."""
     law, (p, q) = PoissonRepetitions(0.05), ((0.5, 0.5), (0.45, 0.55))
-    run = Run(ORDERS, curve_of(p, q))
+    run = RunPrivacy(ORDERS, curve_of(p, q))
     alone = run.rdp + law.mean * leaks(run, np.log1p(1 / (ORDERS - 1))) + math.log(law.mean) / (ORDERS - 1)
     true = divergence(best_of_runs(law, p), best_of_runs(law, q), 2)
     assert alone[0] < 0 < true <= theorem(run, law)[0]
@@ -136,7 +144,7 @@ def test_the_theorems_agree_with_dp_accounting(mean, shape, sigma, rate):
     count = 1 if rate is None else 100
     curve = np.array([count * rdp.cost(leaf, "add_remove", int(a)) for a in ORDERS])
     law = law_of(mean, shape)
-    ours = theorem(Run(ORDERS, curve), law)
+    ours = theorem(RunPrivacy(ORDERS, curve), law)
     theirs = np.minimum.accumulate(accountant.rdp[len(first) :][::-1])[::-1]
     no_run = math.exp(-mean) / mean / (ORDERS - 1) if shape == math.inf else np.zeros(len(ORDERS))  # they leave it out
     assert (ours >= theirs * (1 - 1e-9)).all()

@@ -13,7 +13,7 @@ from crowds import CLIENT, INDEPENDENT, RECORD, Meddling, a_fit, client_files, o
 
 from noisewise import verify
 from noisewise.remote.clients.client import Client, told_by
-from noisewise.remote.clients.direct import Direct
+from noisewise.remote.clients.direct import DirectCarrier
 from noisewise.remote.clients.fit import fit_of_clients, ready_clients
 from noisewise.remote.clients.flower import FlowerCarrier
 from noisewise.remote.clients.messages import FAILED, WHOLE, pack_history, pack_question, read_history, read_question
@@ -108,7 +108,7 @@ def test_a_client_does_nothing_but_answer_sums(tmp_path):
     paths = client_files(tmp_path)
     heard = []
 
-    class Heard(Direct):
+    class Heard(DirectCarrier):
         def ask(self, history, questions):
             heard.append(history)
             return super().ask(history, questions)
@@ -293,7 +293,7 @@ def test_a_carrier_that_fails_in_the_middle_of_a_question_ends_the_run(tmp_path)
     """Some clients had heard it, and their server took it for a question that was refused before."""
     paths = client_files(tmp_path)
 
-    class Failing(Direct):
+    class Failing(DirectCarrier):
         asked = 0
 
         def ask(self, history, questions):

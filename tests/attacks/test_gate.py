@@ -16,19 +16,19 @@ import torch
 
 from noisewise.budget import AdditiveMeter, Budget, PlanMeter
 from noisewise.curator import QUESTIONS, Curator
-from noisewise.faces.pytorch.loop_meter import Ledger
-from noisewise.pytorch.run import Run
+from noisewise.faces.pytorch.loop_meter import LoopMeter
+from noisewise.pytorch.run import EngineRun
 from noisewise.statements import reading_list as reading
-from noisewise.trusted.choose_best import Entrant, choose_best
 from noisewise.trusted.engine import Refused
 from noisewise.trusted.events import Composed, Gaussian, InvalidEvent, Repeated
 from noisewise.trusted.gate import Gate
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import Linear
-from noisewise.trusted.own_settings import own_settings
+from noisewise.trusted.process import own_settings
 from noisewise.trusted.question import HowAsked
+from noisewise.trusted.selection import Entrant, choose_best
 from noisewise.trusted.stores.totals import IntegerTotal, fixed_size
-from noisewise.trusted.trace import Released
+from noisewise.trusted.units import Released
 
 pytestmark = pytest.mark.guard("found by reading, and mended in the room where it stood")
 BUDGET = Budget(1.0, 1e-6)
@@ -187,8 +187,8 @@ def test_a_choice_among_models_reads_what_it_is_given_once(odd, monkeypatch):
 def loop(*, rows=2):
     """A run without noise, so that what its records add is seen; a record adds at most 1."""
     parameter = torch.nn.Parameter(torch.zeros(3))
-    ledger = Ledger(("full",), "add_remove", 0.0)
-    run = Run(ledger, None, [parameter], noise=0.0, clip=1.0, expected=1.0, mean=False)
+    ledger = LoopMeter(("full",), "add_remove", 0.0)
+    run = EngineRun(ledger, None, [parameter], noise=0.0, clip=1.0, expected=1.0, mean=False)
     return run, run.draw(range(2 * rows))[0]
 
 
@@ -225,7 +225,7 @@ def test_two_threads_that_go_back_through_one_piece_count_it_once():
 
 
 def test_a_step_that_is_interrupted_anywhere_counts_a_piece_once():
-    code = {Run._take.__code__, Run.step.__code__, Run.hand_out.__code__}
+    code = {EngineRun._take.__code__, EngineRun.step.__code__, EngineRun.hand_out.__code__}
     for moment in range(60):
         run, batch = loop()
         left = [moment]
@@ -305,7 +305,7 @@ def listed():
 
 
 def hidden(code):
-    code["rings"][0] = {"trusted/trace.py": reading.digest_of("trusted/trace.py")}
+    code["rings"][0] = {"trusted/units.py": reading.digest_of("trusted/units.py")}
 
 
 def unread(code):

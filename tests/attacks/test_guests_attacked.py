@@ -143,7 +143,7 @@ def test_when_a_guest_asks_does_not_tell_how_long_an_answer_took(monkeypatch):
         guest.tick()
         waited.append(clock.slept[-1])
     guest.end()
-    assert waited == pytest.approx([running.TICK - 0.003] * 3, abs=1e-9)
+    assert waited == pytest.approx([running.TICK_SECONDS - 0.003] * 3, abs=1e-9)
 
 
 def test_a_guest_cannot_time_how_rows_are_read_and_laid_out(monkeypatch):
@@ -243,7 +243,7 @@ def test_settings_that_no_statement_can_print_are_refused(settings):
 
 @pytest.mark.parametrize("name", ["visitors.honest:Descent", "a\x1b[2Jb", "a b\nc", ""])
 def test_no_package_registers_a_method_under_the_name_of_anothers(name, monkeypatch):
-    points = [EntryPoint(name, "visitors.hostile:Rude", methods.GROUP)]
+    points = [EntryPoint(name, "visitors.hostile:Rude", methods.ENTRY_POINT_GROUP)]
     monkeypatch.setattr(methods, "entry_points", lambda group: points)
     registered_elsewhere.cache_clear()
     try:
@@ -254,7 +254,9 @@ def test_no_package_registers_a_method_under_the_name_of_anothers(name, monkeypa
 
 
 def test_two_packages_do_not_share_a_name(monkeypatch):
-    points = [EntryPoint("mine", f"visitors.{of}", methods.GROUP) for of in ("honest:Descent", "hostile:Rude")]
+    points = [
+        EntryPoint("mine", f"visitors.{of}", methods.ENTRY_POINT_GROUP) for of in ("honest:Descent", "hostile:Rude")
+    ]
     monkeypatch.setattr(methods, "entry_points", lambda group: points)
     registered_elsewhere.cache_clear()
     try:

@@ -18,7 +18,7 @@ import torch
 import noisewise as nw
 from noisewise import curator as room
 from noisewise.budget import AdditiveMeter, Budget
-from noisewise.trusted.column_curator import ColumnCurator
+from noisewise.trusted.curator import ColumnCurator
 from noisewise.trusted.losses import Logistic, Softmax, Squared
 
 from .house import MLP, Linear, private_quality

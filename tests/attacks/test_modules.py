@@ -23,7 +23,7 @@ from noisewise.methods.dpsgd import DpSgd
 from noisewise.pytorch import PrivacyEngine
 from noisewise.trusted.engine import Spec, Tape
 from noisewise.trusted.models.module import ModuleModel, made_up
-from noisewise.trusted.models.module_selftest import _bits
+from noisewise.trusted.models.module_loss import _bits
 from noisewise.trusted.stores.modules import ONES, held_tensors
 from noisewise.trusted.stores.totals import Drawn
 

@@ -20,7 +20,7 @@ from noisewise import curator as room
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator import CrossMoment, Descent, FirstMoment, NormAtMost, SecondMoment
 from noisewise.methods import Method
-from noisewise.trusted import column_curator as columns
+from noisewise.trusted import curator as columns
 from noisewise.trusted.losses import Logistic, Softmax
 
 from .house import MLP, Linear

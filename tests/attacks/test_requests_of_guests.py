@@ -12,10 +12,9 @@ import torch
 from noisewise.budget import Budget, Terms, open_meter
 from noisewise.curator import Curator
 from noisewise.guest import wire
-from noisewise.guest.serving import Served
+from noisewise.guest.running import Served
 from noisewise.messages import pack, unpack
-from noisewise.trusted.features.features import Hats, even
-from noisewise.trusted.features.table_columns import TableColumn
+from noisewise.trusted.features.features import Hats, TableColumn, even
 from noisewise.trusted.losses import LOSSES
 from noisewise.trusted.models import Additive, Linear
 

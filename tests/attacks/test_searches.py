@@ -25,8 +25,7 @@ from noisewise.methods.nonprivate import NonPrivate
 from noisewise.methods.preparation import Hats, TableColumn
 from noisewise.statements.verify import verify
 from noisewise.statements.wording import derived_words
-from noisewise.trusted import choose_best as panel
-from noisewise.trusted.choose_best import Entrant
+from noisewise.trusted import selection as panel
 from noisewise.trusted.events import (
     BoundedRange,
     Composed,
@@ -42,7 +41,8 @@ from noisewise.trusted.events import (
 from noisewise.trusted.features.features import even
 from noisewise.trusted.losses import ClassWeighted, Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Additive, Linear
-from noisewise.trusted.own_settings import own_settings
+from noisewise.trusted.process import own_settings
+from noisewise.trusted.selection import Entrant
 from noisewise.trusted.stores.grid import in_memory
 from noisewise.trusted.units import Unit
 from noisewise.tune import selection

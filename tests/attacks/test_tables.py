@@ -31,7 +31,7 @@ with contextlib.suppress(ImportError):  # there are no tables in older versions;
     from noisewise.statements.seal import reseal
     from noisewise.trusted.features.features import even
     from noisewise.trusted.models import Additive
-    from noisewise.trusted.own_settings import own_settings
+    from noisewise.trusted.process import own_settings
     from noisewise.trusted.questions.levels import ColumnLevels
     from noisewise.trusted.stores import records_of, tables
     from noisewise.trusted.stores.totals import Drawn
@@ -609,8 +609,8 @@ def test_a_row_has_the_same_bits_whatever_its_company(monkeypatch):
     assert [whole[i] for i in order] == laid_out(order)
     assert [laid_out([i])[0] for i in everyone[::7]] == whole[::7]
     for height in (1, 3, 17):
-        monkeypatch.setattr("noisewise.trusted.stores.sparse.CHUNK", height)
-        monkeypatch.setattr(tables, "CHUNK", height)
+        monkeypatch.setattr("noisewise.trusted.stores.sparse.ROWS_PER_CHUNK", height)
+        monkeypatch.setattr(tables, "ROWS_PER_CHUNK", height)
         assert laid_out(everyone) == whole
         records = held(model, cells, labels)
         counts = [records.levels(Drawn(rows), ((0.0, *SCALE),), 3) for rows in (None, np.array(order))]

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from noisewise.accounts.ledger.sql_tables import Row
+from noisewise.accounts.ledger.sql_tables import HistoryRow
 from noisewise.budget import Budget, Terms
 from noisewise.ledger import Ledger
 from noisewise.ledger.verify import verified
@@ -61,7 +61,7 @@ def settled_as(ledger, spent, *, events="[]", journal=None, at=None):
     previous = "0" * 64
     for row in document["history"]:
         row["previous"] = previous
-        row["hash"] = previous = Row(**{**row, "hash": ""}).expected
+        row["hash"] = previous = HistoryRow(**{**row, "hash": ""}).expected
     document["head"] = previous
     return document
 

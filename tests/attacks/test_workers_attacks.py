@@ -174,25 +174,25 @@ def test_a_person_does_not_count_more_often_when_files_are_exchanged_after_the_c
     tmp_path, schema_of, monkeypatch, workers
 ):
     """Rows that count are chosen in one pass and read in a later one: rows of one person in between would all count."""
-    from noisewise.data.persons import Persons
+    from noisewise.data.persons import PersonColumn
 
-    folder, choose = written(tmp_path / "people"), Persons.in_files
+    folder, choose = written(tmp_path / "people"), PersonColumn.in_files
 
     def chosen(self, source, **how):
         mask = choose(self, source, **how)
         exchanged(folder)
         return mask
 
-    monkeypatch.setattr(Persons, "in_files", chosen)
+    monkeypatch.setattr(PersonColumn, "in_files", chosen)
     reading = {"lead": led(workers)[0]} if workers else {}
     with pytest.raises(Refusal, match=r"0\.parquet: has changed while it was read"):
         classifier(schema_of(UNIT)).fit_files(folder, **reading)
 
 
 def test_nor_when_bounds_are_bought(tmp_path, schema_of, monkeypatch):
-    from noisewise.data.persons import Persons
+    from noisewise.data.persons import PersonColumn
 
-    folder, choose = written(tmp_path / "people"), Persons.in_files
+    folder, choose = written(tmp_path / "people"), PersonColumn.in_files
     schema = schema_of(UNIT.replace("low = -1.0\nhigh = 1.0\n", "", 1))
 
     def chosen(self, source, **how):
@@ -200,7 +200,7 @@ def test_nor_when_bounds_are_bought(tmp_path, schema_of, monkeypatch):
         exchanged(folder)
         return mask
 
-    monkeypatch.setattr(Persons, "in_files", chosen)
+    monkeypatch.setattr(PersonColumn, "in_files", chosen)
     face = nw.PrivateClassifier(epsilon=2.0, delta=1e-5, schema=schema, bounds="buy", bounds_epsilon=0.5)
     purse = Purse(Budget(2.0, 1e-5))
     with pytest.raises(Refusal, match=r"0\.parquet: has changed while it was read"):
@@ -209,9 +209,9 @@ def test_nor_when_bounds_are_bought(tmp_path, schema_of, monkeypatch):
 
 
 def test_nor_when_a_score_is_bought(tmp_path, schema_of, monkeypatch, capsys):
-    from noisewise.data.persons import Persons
+    from noisewise.data.persons import PersonColumn
 
-    folder, choose, shell = written(tmp_path / "people"), Persons.in_files, shell_of(monkeypatch, capsys)
+    folder, choose, shell = written(tmp_path / "people"), PersonColumn.in_files, shell_of(monkeypatch, capsys)
     nw.save(classifier(schema_of(UNIT)).fit_files(folder), tmp_path / "run")
 
     def chosen(self, source, **how):
@@ -219,7 +219,7 @@ def test_nor_when_a_score_is_bought(tmp_path, schema_of, monkeypatch, capsys):
         exchanged(folder)
         return mask
 
-    monkeypatch.setattr(Persons, "in_files", chosen)
+    monkeypatch.setattr(PersonColumn, "in_files", chosen)
     told = shell("evaluate", tmp_path / "run", folder, "--epsilon", 1, "--seed", 1)
     assert told.code and "0.parquet: has changed while it was read" in told.err
 

@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 
 import noisewise as nw
 from noisewise.evidence.audit import epsilon_lower_bound, lower_bound
-from noisewise.evidence.audit.confirm import LEVEL, LOOKS, confirm, scores_named
-from noisewise.evidence.audit.error_bounds import epsilon_bound
+from noisewise.evidence.audit.error_bounds import LEVEL, LOOKS, confirm, epsilon_bound, scores_named
 from noisewise.evidence.audit.lower_bound import _Prepared, judged
 from noisewise.evidence.report.about_promise import refutes
 from noisewise.faces.cli.main import app

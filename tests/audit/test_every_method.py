@@ -16,8 +16,8 @@ import noisewise as nw
 from noisewise.curator import PublicCurator
 from noisewise.evidence.audit import epsilon_lower_bound, small_setting
 from noisewise.evidence.audit.canaries import worst_case
+from noisewise.evidence.audit.finished_run import Overheard, Witness
 from noisewise.evidence.audit.lower_bound import _Plan, _Prepared
-from noisewise.evidence.audit.transcript import Overheard, Witness
 from noisewise.methods import registry
 from noisewise.train import Records, train
 from noisewise.trusted.events import Gaussian

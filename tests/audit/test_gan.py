@@ -10,11 +10,17 @@ import torch
 
 from noisewise import Budget
 from noisewise.accounts import BudgetExhausted
-from noisewise.evidence.audit.federation import CLIENT_CLIP, CLIENT_LEVEL, RECORD_LEVEL, SETTINGS, WITHOUT_NOISE, dealt
-from noisewise.evidence.audit.gan import Hostile, Server, gan, mean_and_error
-from noisewise.evidence.audit.gan_play import play
-from noisewise.evidence.audit.shared_sum import network as made
-from noisewise.evidence.audit.shared_sum import shared
+from noisewise.evidence.audit.federation import (
+    CLIENT_CLIP,
+    CLIENT_LEVEL,
+    RECORD_LEVEL,
+    SETTINGS,
+    WITHOUT_NOISE,
+    dealt,
+    shared,
+)
+from noisewise.evidence.audit.federation import network as made
+from noisewise.evidence.audit.gan import HeavyBallServer, Hostile, gan, mean_and_error, play
 from noisewise.tables.generated import digits
 from noisewise.trusted.accountants.calibrate import calibrate, epsilon
 from noisewise.trusted.events import Gaussian, Repeated
@@ -109,7 +115,7 @@ def test_the_rounds_are_paid_for_and_no_more_can_be_had(setting, theta):
 
 def test_a_quick_game():
     def played(seed, settings=SETTINGS):
-        server, hostile = Server(rounds=2, hidden=4), Hostile(steps=1, fakes=5)
+        server, hostile = HeavyBallServer(rounds=2, hidden=4), Hostile(steps=1, fakes=5)
         seen = []
         found = gan(
             X[:200], Y[:200], 3, BUDGET, repeats=2, server=server, hostile=hostile, seed=seed, settings=settings,
@@ -136,7 +142,9 @@ def test_a_quick_game():
 def test_a_class_is_redrawn_in_a_short_game():
     """Two digits and the victim's, without noise: seconds, and the drawings follow the class where there is one."""
     some = np.isin(Y, [0, 1, 2])
-    found = gan(X[some], Y[some], 0, BUDGET, settings=[WITHOUT_NOISE], repeats=2, server=Server(rounds=30, hidden=16))
+    found = gan(
+        X[some], Y[some], 0, BUDGET, settings=[WITHOUT_NOISE], repeats=2, server=HeavyBallServer(rounds=30, hidden=16)
+    )
     (redrawn, never), (above, _) = found.rows(), found.above_reference(WITHOUT_NOISE)
     assert redrawn["taken"] > 0.9 and redrawn["likeness"] > 0.6 and above > 0.2
     assert redrawn["accuracy"] > 0.9 and redrawn["accuracy_of_victim"] > 0.5 and never["accuracy_of_victim"] == 0
@@ -144,7 +152,7 @@ def test_a_class_is_redrawn_in_a_short_game():
 
 def test_one_who_only_watches_adds_nothing(theta):
     _, server = sums(WITHOUT_NOISE)
-    settings = Server(rounds=1, momentum=0.0, learning_rate=1.0)
+    settings = HeavyBallServer(rounds=1, momentum=0.0, learning_rate=1.0)
     moved, _ = play(server, SIZES, 3, settings, Hostile(steps=1, fakes=0), seed=0)
     assert moved == pytest.approx(theta - server.honest(theta) / server.size, abs=1e-6)
     steered, _ = play(server, SIZES, 3, settings, Hostile(steps=1, fakes=5), seed=0)

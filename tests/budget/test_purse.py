@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from noisewise.accounts import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, Terms, meter_from
 from noisewise.accounts.purse import Purse
-from noisewise.accounts.store import Amount, Entry, left_of
+from noisewise.accounts.store import Amount, PurseEntry, left_of
 from noisewise.statements.statement import training_budget
 from noisewise.trusted.accountants import gdp
 from noisewise.trusted.accountants.base import currencies
@@ -461,7 +461,7 @@ def test_any_store_will_do_that_keeps_the_protocol():
     with Purse(BUDGET, store=kept).part(GDP, Budget(0.5, 5e-7)) as run:
         assert kept[0].state == "reserved" and kept[0].reserved == Amount(0.5, 5e-7)
         spend(run.meter)
-    assert type(kept[0]) is Entry and kept[0].state == "spent"
+    assert type(kept[0]) is PurseEntry and kept[0].state == "spent"
 
 
 def test_neither_epsilon_nor_delta_alone_can_be_overdrawn():

@@ -14,7 +14,7 @@ from desk import SCHEMA
 
 from noisewise.evidence.runs import verify
 from noisewise.remote.clients import flower
-from noisewise.remote.clients.direct import Direct
+from noisewise.remote.clients.direct import DirectCarrier
 
 ASKED = ("train", "clients", "--schema", "schema.toml", "--epsilon", 4, "--delta", 1e-5, "--method", "dpsgd")
 RECORD, CLIENT = ("--federated", "--unit", "record"), ("--federated", "--unit", "client")
@@ -27,7 +27,7 @@ def crowd(tmp_path, monkeypatch):
     client_files(tmp_path)
 
     class Simulation:
-        carrier, started = Direct, 0
+        carrier, started = DirectCarrier, 0
 
     @contextmanager
     def simulated(paths, nodes=None):
@@ -140,7 +140,7 @@ def test_a_file_that_does_not_fit_is_named_and_nothing_is_spent(crowd, shell):
 
 @pytest.mark.parametrize("options", [RECORD, (*CLIENT, "--size-is-public")], ids=["record", "client"])
 def test_a_run_that_was_stopped_goes_on(options, crowd, shell, monkeypatch):
-    class Stopped(Direct):
+    class Stopped(DirectCarrier):
         asked = 0
 
         def ask(self, history, questions):
@@ -152,7 +152,7 @@ def test_a_run_that_was_stopped_goes_on(options, crowd, shell, monkeypatch):
     crowd.carrier = Stopped
     told = shell(*ASKED, *options, "--out", "run")
     assert told.code == 130 and "--resume run` goes on" in told.err and not Path("run").exists()
-    crowd.carrier = Direct
+    crowd.carrier = DirectCarrier
     told = shell("train", "--resume", "run")
     assert told.code == 0, told.err
     assert verify("run").holds and crowd.started == 2 and not list(Path().glob("run.*"))
@@ -183,7 +183,7 @@ def test_an_account_pays_for_runs_of_its_unit(crowd, shell):
     assert told.code == 2 and "the two do not add up" in told.err and not Path("three").exists()
 
 
-class Stopping(Direct):
+class Stopping(DirectCarrier):
     """Clients of a process that is stopped at its twentieth question; what was asked is counted."""
 
     asked, stops = 0, True

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import noisewise
-from noisewise.faces.cli.main import GROUP
+from noisewise.faces.cli.main import ENTRY_POINT_GROUP
 
 WORKING = """
 import typer
@@ -55,7 +55,7 @@ def install(tmp_path, monkeypatch):
         folder.mkdir()
         (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\nSummary: {summary}\n")
         lines = [f"{name} = {value}" for name, value in commands.items()]
-        (folder / "entry_points.txt").write_text(f"[{GROUP}]\n" + "\n".join(lines) + "\n")
+        (folder / "entry_points.txt").write_text(f"[{ENTRY_POINT_GROUP}]\n" + "\n".join(lines) + "\n")
         installed.add(package)
 
     return add

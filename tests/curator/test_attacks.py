@@ -16,7 +16,7 @@ from noisewise.trusted.models import MLP, Linear
 from noisewise.trusted.stores import records_of
 from noisewise.trusted.stores.totals import Drawn
 from noisewise.trusted.walks.iterations import Perturbed, rows_of
-from noisewise.trusted.walks.objective import PerturbedObjective, terms
+from noisewise.trusted.walks.objective import PerturbedObjective, objective_terms
 from noisewise.trusted.walks.oneshot import Descent, OnePass, descent_unit, pass_noise
 
 
@@ -83,10 +83,10 @@ def test_the_solver_of_a_perturbed_objective_has_no_way_to_fail():
     known = facts(features=2, size=20_000.0)
     far = PerturbedObjective(start=np.array([1e3, 1e3]), epsilon=5.0, delta=1e-5)
     with pytest.raises(ValueError, match="scores beyond"):
-        terms(far, known, 20_000.0)
+        objective_terms(far, known, 20_000.0)
     start = np.array([29.0, 0.0])
     objective = PerturbedObjective(start=start, epsilon=5.0, delta=1e-5)
-    chosen = terms(objective, known, 20_000.0)
+    chosen = objective_terms(objective, known, 20_000.0)
     model = Linear(2, Logistic())
     rows = np.tile([1.0, 0.0], (20_000, 1))
     for last in ([0.0, 0.0], [math.sqrt(0.5), -math.sqrt(0.5)]):

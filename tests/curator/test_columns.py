@@ -15,7 +15,7 @@ from scipy import stats
 
 from noisewise.accounts import AdditiveMeter, Budget, BudgetExhausted
 from noisewise.trusted import gate as room
-from noisewise.trusted.column_curator import ColumnCurator
+from noisewise.trusted.curator import ColumnCurator
 from noisewise.trusted.events import Gaussian
 
 EDGES = np.array([-10.0, -1.0, 0.0, 1.0, 10.0])

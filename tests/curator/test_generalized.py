@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from noisewise.accounts import AdditiveMeter, Budget
-from noisewise.trusted.choose_best import Entrant, choose_best
+from noisewise.trusted.arithmetic import generalized_scores
 from noisewise.trusted.gate import Gate
-from noisewise.trusted.generalized import generalized_scores
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import Linear
 from noisewise.trusted.noise import Stream
+from noisewise.trusted.selection import Entrant, choose_best
 
 UNITS = [(1, 1, 1), (1, 2, 7), (Fraction(1, 3), 5, Fraction(2, 7)), (1, 100, 10_000)]
 

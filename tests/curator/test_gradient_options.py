@@ -15,7 +15,7 @@ from spies import SEEN, spies
 
 from noisewise.accounts import Budget
 from noisewise.curator import Gradient, PublicCurator
-from noisewise.trusted.accountants.joint import joint_noise, split_noise
+from noisewise.trusted.accountants.common import joint_noise, split_noise
 from noisewise.trusted.events import FixedBatch, Gaussian, Poisson
 from noisewise.trusted.losses import Hinge, Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Linear, leading_subspace

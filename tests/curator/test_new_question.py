@@ -50,7 +50,7 @@ class NearOrigin(Question):
     def __post_init__(self):
         between("NearOrigin.radius", self.radius, 0.01, 1)
 
-    def total(self, records, drawn, terms):
+    def total(self, records, drawn, how):
         return IntegerTotal(near_origin(records, drawn, self.radius), 1, 0.5)
 
     def numbers(self, facts):
@@ -64,7 +64,7 @@ from noisewise.curator import QUESTIONS
 from noisewise.trusted.models import Linear
 from noisewise.trusted.losses import Logistic
 from noisewise.curator import KINDS
-from noisewise.trusted.proved import Line
+from noisewise.trusted.question import AnswerLine
 from noisewise.trusted.question import HowAsked
 from noisewise.evidence.report.sentences import question_text
 
@@ -76,8 +76,8 @@ assert abs(float(answer.value) - 10) < 3 and answer.noise_std == 0.5
 (line,) = private.trace
 assert question_text(line.question) == "how many rows are short"
 kind, how = KINDS[line.question], HowAsked("add_remove", ("full",), 1.0, 100.0, 3)
-assert kind.made(line.event) and kind.fits(line.noise_std, how, Line(line.clip, private.facts))
-assert not kind.fits(line.noise_std / 2, how, Line(line.clip, private.facts))
+assert kind.made(line.event) and kind.fits(line.noise_std, how, AnswerLine(line.clip, private.facts))
+assert not kind.fits(line.noise_std / 2, how, AnswerLine(line.clip, private.facts))
 """
 
 ELSEWHERE = """
@@ -112,7 +112,7 @@ KNOWN = (
     + """
 from types import SimpleNamespace
 from noisewise.statements import reading_list as reading
-from noisewise.guest.serving import Served
+from noisewise.guest.running import Served
 from noisewise.guest.wire import question_to
 from noisewise.statements.statement import HOMES
 

@@ -19,12 +19,12 @@ from noisewise.methods.preparation import Codes, Features, Hats, TableColumn
 from noisewise.tables.bought import purchase
 from noisewise.tables.files import open_source
 from noisewise.tables.schema import Column, Schema
-from noisewise.trusted.choose_best import Entrant, _sum
 from noisewise.trusted.losses import Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Additive, Linear
 from noisewise.trusted.noise import Stream
 from noisewise.trusted.questions import HowAsked
 from noisewise.trusted.questions.moments import Count
+from noisewise.trusted.selection import Entrant, _sum
 from noisewise.trusted.stores import records_of
 from noisewise.trusted.stores.grid import NO_CLASS, NO_LABEL, in_memory
 from noisewise.trusted.stores.shards import NOBODY, deal

@@ -14,8 +14,8 @@ from scipy import integrate, stats
 
 from noisewise.accounts import Budget
 from noisewise.curator import Descent, OnePass, PerturbedObjective
+from noisewise.trusted.accountants.common import pair_mu
 from noisewise.trusted.accountants.gdp import delta_of
-from noisewise.trusted.accountants.pair import pair_mu
 from noisewise.trusted.events import ApproximateDP, Gaussian
 from noisewise.trusted.facts import facts_of
 from noisewise.trusted.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
@@ -24,7 +24,7 @@ from noisewise.trusted.noise import Stream
 from noisewise.trusted.stores import records_of
 from noisewise.trusted.walks import iterations as walks
 from noisewise.trusted.walks.iterations import Perturbed, gradient_sum, rows_of, weight
-from noisewise.trusted.walks.objective import terms
+from noisewise.trusted.walks.objective import objective_terms
 from noisewise.trusted.walks.oneshot import descent_unit, loss_constants, pass_noise
 
 ADJACENCIES = ("add_remove", "replace_one")
@@ -268,7 +268,7 @@ def test_the_terms_of_a_perturbed_objective_add_up():
     for adjacency in ADJACENCIES:
         for epsilon, delta, l2, size in [(0.1, 1e-8, 0.0, 1e4), (1.0, 1e-6, 0.01, 1e3), (8.0, 1e-5, 1e-4, 50.0)]:
             facts = facts_for(model, adjacency, size, row_bound=2.0)
-            t = terms(PerturbedObjective(np.zeros(3), epsilon, delta, l2), facts, size)
+            t = objective_terms(PerturbedObjective(np.zeros(3), epsilon, delta, l2), facts, size)
             L, M = 2.0, 1.0
             assert t.e_hessian + t.e_gradient + t.e_output <= epsilon
             assert t.strong_convexity >= l2 * size
@@ -313,7 +313,7 @@ def audit(noise_share, adjacency, epsilon=1.0, delta=0.02, runs=40_000):
     """
     model = Linear(1, HuberHinge(0.5))
     facts = facts_for(model, adjacency, 1.0, epsilon=epsilon, delta=delta)
-    t = terms(PerturbedObjective(np.zeros(1), epsilon, delta, 20.0), facts, 1.0)
+    t = objective_terms(PerturbedObjective(np.zeros(1), epsilon, delta, 20.0), facts, 1.0)
     rng = np.random.default_rng(0)
 
     def minimisers(labels):
@@ -381,7 +381,7 @@ def test_the_spread_of_perturbed_minimisers_is_that_of_b():
     X, y = some_rows(model, 0, np.random.default_rng(0))
     curator = with_purse(X, y, model=model, meter=Purse(), size=1.0, row_bound=1.0, seed=3)
     objective = PerturbedObjective(np.zeros(3), 1.0, 1e-6, 2.0)
-    t = terms(objective, curator.facts, 1.0)
+    t = objective_terms(objective, curator.facts, 1.0)
     draws = np.concatenate([curator.minimise(objective).value for _ in range(1500)])
     std = math.hypot(t.noise_std / t.strong_convexity, t.output_std)
     assert t.output_std < 1e-4 * std

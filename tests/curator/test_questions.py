@@ -23,7 +23,7 @@ from noisewise.curator import (
     SquaredError,
     SquaredLength,
 )
-from noisewise.trusted import column_curator as columns
+from noisewise.trusted import curator as columns
 from noisewise.trusted.events import Gaussian, Poisson, sampled
 from noisewise.trusted.losses import Hinge, Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Linear
@@ -58,10 +58,10 @@ class Stranger(Question):
 
     words: ClassVar[str] = "everything"
 
-    def moves(self, terms):
+    def moves(self, how):
         return 1e-9, 1e-9
 
-    def total(self, records, drawn, terms):
+    def total(self, records, drawn, how):
         return IntegerTotal(np.array([len(records)]), 1, 1.0)
 
     @classmethod

@@ -16,7 +16,7 @@ from noisewise.methods.preparation.bounds import quantile_bounds
 from noisewise.tables.bought import part_of, purchase, with_bounds
 from noisewise.tables.files import open_source
 from noisewise.tables.schema import Column, Schema, gaps
-from noisewise.trusted.column_curator import ColumnCurator
+from noisewise.trusted.curator import ColumnCurator
 from noisewise.trusted.events import from_dict
 
 ROWS = 20_000

@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from noisewise.tables.files import open_source
-from noisewise.tables.persons import Coins, Persons, persons_of
+from noisewise.tables.persons import PersonCoins, PersonColumn, persons_of
 from noisewise.tables.refusal import Refusal
 from noisewise.tables.schema import Column, Schema, read_schema
 
 
 def counted(ids, rows=1, seed=0):
-    return Persons("who", rows).in_table(pd.DataFrame({"x": 0.0, "who": ids}), seed=seed)
+    return PersonColumn("who", rows).in_table(pd.DataFrame({"x": 0.0, "who": ids}), seed=seed)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 50])
@@ -40,7 +40,7 @@ def test_every_row_of_a_person_has_the_same_chance():
 
 
 def chosen_with(words, ids, rows):
-    coins = Coins(0)
+    coins = PersonCoins(0)
     coins._take = lambda count: np.array(words[:count])
     return coins.choose(coins.digests(pd.Series(ids, dtype=object)), rows)
 
@@ -131,7 +131,7 @@ def test_ids_go_over_batches_files_and_formats(tmp_path):
     (tmp_path / "b.csv").write_text(f"who,x\n{lines}\n,0\n")
     source = open_source([tmp_path / "a.parquet", tmp_path / "b.csv"])
     for rows in (1, 2, 4):
-        there = Persons("who", rows).in_files(source, seed=None)
+        there = PersonColumn("who", rows).in_files(source, seed=None)
         ids = np.concatenate([numbers, np.arange(30_010)])
         assert len(there) == 120_011 and not there[-1]
         times = np.bincount(ids[there[:-1]])
@@ -149,16 +149,16 @@ def test_what_cannot_be_is_refused_in_one_line_without_an_id(tmp_path):
     with pytest.raises(ValueError, match="unit must be the name"):
         persons_of(7, 3)
     with pytest.raises(Refusal, match="no names of columns"):
-        Persons("who", 1).in_table(np.zeros((3, 2)), seed=None)
+        PersonColumn("who", 1).in_table(np.zeros((3, 2)), seed=None)
     with pytest.raises(Refusal, match="one column 'who'"):
-        Persons("who", 1).in_table(pd.DataFrame({"x": [1]}), seed=None)
+        PersonColumn("who", 1).in_table(pd.DataFrame({"x": [1]}), seed=None)
     twice = pd.DataFrame([["secret", "secret"]], columns=["who", "who"])
     with pytest.raises(Refusal, match="one column 'who'") as caught:
-        Persons("who", 1).in_table(twice, seed=None)
+        PersonColumn("who", 1).in_table(twice, seed=None)
     assert "secret" not in str(caught.value)
     (tmp_path / "a.csv").write_text("x\n1\n")
     with pytest.raises(Refusal, match="lacks the column 'who'"):
-        Persons("who", 1).in_files(open_source(tmp_path / "a.csv"), seed=None)
+        PersonColumn("who", 1).in_files(open_source(tmp_path / "a.csv"), seed=None)
 
 
 class Loud:
@@ -180,7 +180,7 @@ AGE = Column("age", "number", 0, 100)
 def test_a_schema_says_whose_rows_they_are(tmp_path):
     schema = Schema((AGE,), None, "who", 3)
     assert schema["who"].kind == "ignore" and [column.name for column in schema.features] == ["age"]
-    assert schema.persons == Persons("who", 3)
+    assert schema.persons == PersonColumn("who", 3)
     assert Schema.from_dict(schema.to_dict()) == schema
     (tmp_path / "s.toml").write_text(schema.to_toml())
     assert read_schema(tmp_path / "s.toml") == schema

@@ -206,7 +206,7 @@ def test_types(kind, told):
 
 
 def test_reading_is_in_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "BLOCK", 1 << 10)
+    monkeypatch.setattr(files, "BYTES_PER_BLOCK", 1 << 10)
     path = written(tmp_path, "d.csv", b"a,b\n" + b'1,"x\ny"\n' * 2000)
     batches = list(open_source(path).batches())
     assert len(batches) > 5 and sum(batch.num_rows for batch in batches) == 2000

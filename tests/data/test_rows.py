@@ -62,11 +62,11 @@ def test_memory_and_file_hold_the_same(table, tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     cache.mkdir()
     plain = read_rows(path, ENCODER, SCALING)
-    monkeypatch.setattr(module, "CELLS", 70)  # many small pieces
+    monkeypatch.setattr(module, "CELLS_AT_ONCE", 70)  # many small pieces
     mapped = read_rows(path, ENCODER, SCALING, cache=cache)
     assert list(cache.iterdir()) == []
     assert np.array_equal(plain.X, mapped.X) and (mapped.y == y).all()
-    monkeypatch.setattr(module, "IN_MEMORY", 1000)
+    monkeypatch.setattr(module, "MAX_BYTES_IN_MEMORY", 1000)
     monkeypatch.setenv("TMPDIR", str(cache))
     monkeypatch.setattr(module.tempfile, "tempdir", None)
     large = read_rows(path, ENCODER, SCALING)
@@ -123,7 +123,7 @@ def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
 def test_a_bad_row_far_down_leaves_nothing(table, tmp_path, monkeypatch):
     path, _, _ = table
     path.write_text(path.read_text() + "\n44,Eve-4711,x,1")
-    monkeypatch.setattr(module, "CELLS", 70)
+    monkeypatch.setattr(module, "CELLS_AT_ONCE", 70)
     cache = tmp_path / "cache"
     cache.mkdir()
     with pytest.raises(ValueError, match="column 'job'") as refused:

@@ -13,7 +13,7 @@ def chosen(monkeypatch, few: int | None) -> None:
     """The reference with so many at a time, or whatever is in use."""
     if few is not None:
         monkeypatch.setattr(units, "compiled", lambda: False)
-        monkeypatch.setattr(units, "FEW", few)
+        monkeypatch.setattr(units, "NUMBERS_PER_PASS", few)
 
 
 @pytest.mark.parametrize("few", [1, 7, 2**15, None])

@@ -39,7 +39,7 @@ def made(pictures, weight, how):
 @pytest.mark.parametrize(("pictures", "weight", "how"), SHAPES)
 @pytest.mark.parametrize("laid", [1, 2**19])
 def test_gradients_are_those_of_single_records(monkeypatch, pictures, weight, how, laid):
-    monkeypatch.setattr(convolution, "LAID", laid)  # one record at a time, or all at once
+    monkeypatch.setattr(convolution, "WINDOW_NUMBERS_AT_ONCE", laid)  # one record at a time, or all at once
     x, b, shape, each = made(pictures, weight, how)
     assert torch.allclose(per_record_weights(x, b, shape, how), each, rtol=1e-10)
 
@@ -47,7 +47,7 @@ def test_gradients_are_those_of_single_records(monkeypatch, pictures, weight, ho
 @pytest.mark.parametrize(("pictures", "weight", "how"), SHAPES)
 @pytest.mark.parametrize("room", [1, 2**24])
 def test_what_is_not_kept_is_made_again(monkeypatch, pictures, weight, how, room):
-    monkeypatch.setattr(convolution, "ROOM", room)
+    monkeypatch.setattr(convolution, "MAX_GRADIENT_NUMBERS", room)
     x, b, shape, each = made(pictures, weight, how)
     entry, kept = Windowed(x, b, shape, how), Direct(each, shape)
     assert (entry.batch, entry.terms) == (len(x), b[0, 0].numel())
@@ -61,7 +61,7 @@ def test_what_is_not_kept_is_made_again(monkeypatch, pictures, weight, how, room
 @pytest.mark.parametrize(("pictures", "weight", "how"), SHAPES)
 @pytest.mark.parametrize("room", [1, 2**24])
 def test_several_pictures_of_a_record(monkeypatch, pictures, weight, how, room):
-    monkeypatch.setattr(convolution, "ROOM", room)
+    monkeypatch.setattr(convolution, "MAX_GRADIENT_NUMBERS", room)
     x, b, shape, each = made((6, *pictures[1:]), weight, how)
     entry, kept = Windowed(x, b, shape, how, each=2), Direct(each.unflatten(0, (3, 2)).sum(1), shape)
     assert (entry.batch, entry.terms) == (3, 2 * b[0, 0].numel())

@@ -17,8 +17,8 @@ from page_programs import programs
 
 import noisewise as nw
 from noisewise.evidence.export import elsewhere
+from noisewise.evidence.export.formats import exported
 from noisewise.evidence.export.plain_model import plain_model
-from noisewise.evidence.export.write import exported
 from noisewise.tables.schema import Column, Schema
 from noisewise.tables.values import key
 

@@ -13,7 +13,7 @@ import pytest
 from crowds import CLIENT, RECORD, a_fit, alone, client_files, equal, on_clients
 
 from noisewise.remote.clients import flower
-from noisewise.remote.clients.direct import Direct
+from noisewise.remote.clients.direct import DirectCarrier
 from noisewise.remote.transport import RankLost
 
 pytest.importorskip("flwr", reason="the extra noisewise[flower] is not installed")
@@ -197,7 +197,7 @@ def test_flowers_simulation_gives_the_bits_of_clients_in_one_process(method, uni
     asked = (*ASKED, "--method", method, "--seed", 1, "--size-is-public", "--federated", "--unit", unit)
     run = told(tmp_path, *asked, "--out", "run")
     assert run.returncode == 0 and run.stderr == "", run.stderr
-    direct = on_clients(a_fit(tmp_path, method), paths, Federated(unit), carrier=Direct)
+    direct = on_clients(a_fit(tmp_path, method), paths, Federated(unit), carrier=DirectCarrier)
     import noisewise as nw
 
     assert direct.theta.tobytes() == nw.load(tmp_path / "run").fitted_.theta.tobytes()

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from noisewise.accounts import Budget
 from noisewise.accounts.purse import Purse
 from noisewise.methods import method_named
-from noisewise.remote.clients.direct import Direct
+from noisewise.remote.clients.direct import DirectCarrier
 from noisewise.remote.clients.messages import DONE, FAILED, WHOLE, pack_answer, read_answer
 from noisewise.remote.transport import RankLost
-from noisewise.trusted.stores.protocol import SUMS, HeldRecords, everywhere
-from noisewise.trusted.stores.sum_limits import THETA, norm_within
+from noisewise.trusted.stores.protocol import SUMS, THETA, HeldRecords, everywhere, norm_within
 from noisewise.trusted.stores.totals import IntegerTotal
 
 HOSTILE = 2
@@ -94,7 +93,7 @@ def total_with(clients, federated, change, **options):
 @pytest.mark.parametrize("how", NOTHING)
 def test_unit_client_what_is_no_answer_contributes_nothing(how, clients):
     fit, paths = clients
-    without = totals_of(fit, paths[:2] + paths[3:], CLIENT, Direct(paths[:2] + paths[3:]))[0].values
+    without = totals_of(fit, paths[:2] + paths[3:], CLIENT, DirectCarrier(paths[:2] + paths[3:]))[0].values
     assert np.array_equal(total_with(clients, CLIENT, NOTHING[how]), without)
     assert np.array_equal(
         total_with(clients, INDEPENDENT, NOTHING["is gone"]), total_with(clients, INDEPENDENT, NOTHING[how])
@@ -115,7 +114,7 @@ def test_unit_record_the_question_fails_whole_and_the_charge_stays(how, clients)
 @pytest.mark.parametrize("federated", [RECORD, CLIENT], ids=lambda each: each.unit)
 def test_an_answer_counts_once(how, federated, clients):
     fit, paths = clients
-    honest = totals_of(fit, paths, federated, Direct(paths))[0].values
+    honest = totals_of(fit, paths, federated, DirectCarrier(paths))[0].values
     assert np.array_equal(total_with(clients, federated, ONCE[how]), honest)
 
 
@@ -126,7 +125,7 @@ def test_whatever_is_sent_moves_a_sum_by_one_clipped_contribution(clients_of_mod
     for federated in (CLIENT, INDEPENDENT):
         gone = total_with(clients_of_module, federated, NOTHING["is gone"])
         sent = total_with(clients_of_module, federated, saying(lambda _: np.array(values)))
-        zero = totals_of(fit, paths, federated, Direct(paths))[0]
+        zero = totals_of(fit, paths, federated, DirectCarrier(paths))[0]
         records = 1 if federated is CLIENT else len(paths[HOSTILE].read_text().splitlines()) - 1
         moved = sum(int(step) ** 2 for step in sent - gone)
         assert moved <= (records * zero.ones) ** 2
@@ -140,7 +139,7 @@ def clients_of_module(tmp_path_factory):
 
 def test_a_client_may_send_its_whole_share_and_no_more(clients):
     fit, paths = clients
-    ones = totals_of(fit, paths, CLIENT, Direct(paths))[0].ones
+    ones = totals_of(fit, paths, CLIENT, DirectCarrier(paths))[0].ones
     gone = total_with(clients, CLIENT, NOTHING["is gone"])
     for length, counts in ((ones, True), (ones + 1, False)):
         sent = total_with(
@@ -204,7 +203,7 @@ def test_only_clients_whose_rows_were_drawn_are_asked(clients):
     asked = []
     fit = a_fit(paths[0].parents[1], method_named("dpsgd").with_settings(sampling=("poisson", 0.3), steps=10))
 
-    class Watched(Direct):
+    class Watched(DirectCarrier):
         def ask(self, history, questions):
             asked.append(len(questions))
             return super().ask(history, questions)

@@ -17,7 +17,7 @@ from noisewise.accounts.purse import Purse
 from noisewise.methods import registry
 from noisewise.remote.clients.agreement import Agreed
 from noisewise.remote.clients.client import Client
-from noisewise.remote.clients.direct import Direct
+from noisewise.remote.clients.direct import DirectCarrier
 from noisewise.remote.clients.messages import WHOLE, pack_answer, read_question
 from noisewise.remote.federation import Federated
 from noisewise.remote.transport import RankLost
@@ -60,7 +60,7 @@ NOTHING = {
 def test_what_a_hostile_client_sends_over_the_network_is_nothing(how, tmp_path):
     paths, wait = client_files(tmp_path, FEW), LATE if how == "late" else None
     fit, others = a_fit(tmp_path), [paths[0], paths[2]]
-    without = totals_of(fit, others, CLIENT, Direct(others))[0].values
+    without = totals_of(fit, others, CLIENT, DirectCarrier(others))[0].values
     with over_network(paths, clients={1: Hostile(paths[1], NOTHING[how])}, wait=wait) as carrier:
         total, _, crowd = totals_of(fit, paths, CLIENT, carrier)
         crowd.stop()

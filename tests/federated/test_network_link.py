@@ -17,7 +17,7 @@ from flwr.proto.message_pb2 import PullObjectRequest
 from flwr.serverapp import ServerApp
 from networks import ANY, Clients, certificate_of, key_of, opened_link
 
-from noisewise.remote.clients.address import Address
+from noisewise.remote.clients.address import ServerAddress
 from noisewise.remote.clients.network import node as nodes
 from noisewise.remote.clients.network.link import Link, check_certificate, listening, public_keys
 from noisewise.remote.clients.network.node import Node, Server, serve
@@ -104,7 +104,7 @@ def test_a_client_with_another_version_is_refused(monkeypatch):
 
 def test_no_server_is_one_line():
     with pytest.raises(ConnectionError, match=r"no server answers at 127\.0\.0\.1:9; start"):
-        serve(echo(), Server(Address("127.0.0.1", 9), True, patience=0.5), lambda: None)
+        serve(echo(), Server(ServerAddress("127.0.0.1", 9), True, patience=0.5), lambda: None)
 
 
 def test_a_port_that_is_taken_is_one_line():

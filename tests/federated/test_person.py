@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ranks import made_up
 
-from noisewise.remote.clients.direct import Direct
+from noisewise.remote.clients.direct import DirectCarrier
 from noisewise.remote.clients.one_record import OneRecord, Together
 from noisewise.trusted.losses import Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Linear
-from noisewise.trusted.own_settings import own_settings
+from noisewise.trusted.process import own_settings
 from noisewise.trusted.stores.totals import Drawn
 
 MODELS = (Linear(4, Logistic()), Linear(4, Softmax(), 3), Linear(4, Squared()), MLP((4, 3, 1), Logistic()))
@@ -114,7 +114,8 @@ def test_one_client_more_moves_a_sum_by_one_clipped_vector(tmp_path):
     for clip in (1e-3, 0.1, 10.0):
         theta = np.full(fit.model.dimension, 0.2)
         every, fewer = (
-            totals_of(fit, some, CLIENT, Direct(some), "gradients", theta, clip)[0] for some in (paths, paths[:-1])
+            totals_of(fit, some, CLIENT, DirectCarrier(some), "gradients", theta, clip)[0]
+            for some in (paths, paths[:-1])
         )
         assert sum(int(step) ** 2 for step in every.values - fewer.values) <= every.ones**2
 

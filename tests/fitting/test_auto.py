@@ -13,12 +13,11 @@ from noisewise.accounts import Budget
 from noisewise.evidence.report.page import report_page, write_report
 from noisewise.methods.additive import AdditiveDescent
 from noisewise.tables.fit.auto import choice_for, choice_of_run, outline_for, why
-from noisewise.tables.fit.build import MOST_COLUMNS, method_for
+from noisewise.tables.fit.build import MAX_TABLE_COLUMNS, method_for
 from noisewise.tables.generated import census
 from noisewise.tables.rows import columns_of
 from noisewise.tables.schema import Column, Schema
-from noisewise.trusted.features.features import Product
-from noisewise.trusted.features.table_columns import TableColumn
+from noisewise.trusted.features.features import Product, TableColumn
 
 PEOPLE = census(6000)
 SCHEMA = Schema(
@@ -73,9 +72,9 @@ def test_knots_move_with_records_and_budget_and_keep_within_their_ends():
 
 
 def test_the_method_follows_from_columns_and_the_model_asked_for():
-    assert method_for("auto", "auto", MOST_COLUMNS).name == "additive"
-    assert method_for("auto", "auto", MOST_COLUMNS + 1).name == method_for("auto", "mlp", 3).name == "descent"
-    wide = tuple(TableColumn(f"x{i}", (0.0, 1.0), (0.0, 1.0)) for i in range(MOST_COLUMNS + 1))
+    assert method_for("auto", "auto", MAX_TABLE_COLUMNS).name == "additive"
+    assert method_for("auto", "auto", MAX_TABLE_COLUMNS + 1).name == method_for("auto", "mlp", 3).name == "descent"
+    wide = tuple(TableColumn(f"x{i}", (0.0, 1.0), (0.0, 1.0)) for i in range(MAX_TABLE_COLUMNS + 1))
     assert "more than 128" in why(choice_for(wide, Budget(1, 1e-6), 1000))
     assert "asked for as 'mlp'" in why(choice_for(wide[:3], Budget(1, 1e-6), 1000, "mlp"))
     assert "asked for as [64, 32]" in why(choice_for(wide[:3], Budget(1, 1e-6), None, (64, 32)))

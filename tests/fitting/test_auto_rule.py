@@ -9,16 +9,16 @@ import noisewise as nw
 from noisewise.accounts import Budget
 from noisewise.methods import RECOMMENDED, method_named
 from noisewise.tables.fit.auto import choice_for, why
-from noisewise.tables.fit.build import AUTO, MOST_COLUMNS, TABLES, method_for
-from noisewise.trusted.features.table_columns import TableColumn
+from noisewise.tables.fit.build import AUTO, MAX_TABLE_COLUMNS, TABLES, method_for
+from noisewise.trusted.features.features import TableColumn
 
 
 @pytest.mark.parametrize(
     "model, columns, expected",
     [
         (AUTO, 1, TABLES),
-        (AUTO, MOST_COLUMNS, TABLES),
-        (AUTO, MOST_COLUMNS + 1, RECOMMENDED),
+        (AUTO, MAX_TABLE_COLUMNS, TABLES),
+        (AUTO, MAX_TABLE_COLUMNS + 1, RECOMMENDED),
         (AUTO, None, RECOMMENDED),
         ("linear", 5, RECOMMENDED),
         ("mlp", 5, RECOMMENDED),
@@ -42,7 +42,7 @@ def test_a_method_that_is_asked_for_is_taken():
 
 def test_faces_take_it_from_the_number_of_columns_whatever_is_in_them():
     rng = np.random.default_rng(0)
-    for columns, expected in ((3, TABLES), (MOST_COLUMNS + 1, RECOMMENDED)):
+    for columns, expected in ((3, TABLES), (MAX_TABLE_COLUMNS + 1, RECOMMENDED)):
         for X in (rng.uniform(-1, 1, (60, columns)), np.full((60, columns), np.nan)):
             face = nw.PrivateClassifier(1.0, 1e-5, method="auto", bounds=(-1, 1), random_state=0)
             assert face.fit(X, np.arange(60) % 2).statement_.data["method"]["name"] == expected

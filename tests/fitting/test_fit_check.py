@@ -134,7 +134,7 @@ from noisewise.curator import Curator
 from noisewise.trusted.events import Gaussian
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import Linear
-from noisewise.trusted.own_settings import own_settings
+from noisewise.trusted.process import own_settings
 print("torch" in sys.modules)
 import torch
 

@@ -72,7 +72,7 @@ def test_many_rows_are_scored_in_chunks_and_none_in_none(monkeypatch):
     fitted = FITS["three classes"]().fitted_
     rows = fitted.scaling(X)
     whole = fitted.scores(rows)
-    monkeypatch.setattr("noisewise.statements.network.CHUNK", 7)
+    monkeypatch.setattr("noisewise.statements.network.ROWS_PER_CHUNK", 7)
     np.testing.assert_allclose(fitted.scores(rows), whole, rtol=1e-14, atol=1e-15)
     assert fitted.scores(rows[:0]).shape == (0, 3)
 

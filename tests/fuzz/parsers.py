@@ -12,7 +12,7 @@ from noisewise.tables.codebook import codes_in, pair_in, read_book
 from noisewise.tables.schema import Schema, gaps, read_schema
 from noisewise.tables.wizard import Wizard, answered
 from noisewise.trusted.events import from_dict, leaves, to_dict
-from noisewise.tune.settings import read_candidates
+from noisewise.tune.candidates import read_candidates
 
 from .core import target
 from .mutate import TEXTS, as_json, as_toml, deep, flipped, odd, reshaped

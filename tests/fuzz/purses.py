@@ -18,7 +18,7 @@ from typing import Any
 
 from noisewise.accounts import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, Terms
 from noisewise.accounts.account import Account
-from noisewise.accounts.purse import Part, Purse
+from noisewise.accounts.purse import Purse, PurseShare
 from noisewise.trusted.events import (
     ApproximateDP,
     BoundedRange,
@@ -172,7 +172,7 @@ def plans(seed: int) -> None:
 class Hand:
     """One part in an adversary's hands, with what it let through."""
 
-    def __init__(self, part: Part, terms: Terms) -> None:
+    def __init__(self, part: PurseShare, terms: Terms) -> None:
         meter, currency = part.meter, (terms.accountant, terms.order) if terms.kind == "adaptive" else ("gdp", None)
         self.part, self.terms, self.budget = part, terms, meter.budget
         self.own = Executed(*currency, meter.budget.adjacency)

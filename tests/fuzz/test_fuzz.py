@@ -129,7 +129,7 @@ def test_the_oracle_sees_a_filter_that_gives_a_little_too_much(monkeypatch: pyte
 def test_the_oracle_sees_two_holders_of_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
     def held(self: Any, number: int, entry: Any, meter: Any) -> Any:
         self._holders.setdefault(number, []).append(meter)  # and the one before stays open
-        return purses.Part(self, number, entry, meter)
+        return purses.PurseShare(self, number, entry, meter)
 
     monkeypatch.setattr(Purse, "_held", held)
     monkeypatch.setattr(Purse, "_settle", lambda self, number, entry, meter, state: meter.close())

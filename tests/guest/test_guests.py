@@ -15,7 +15,7 @@ from noisewise.evidence.audit import epsilon_lower_bound
 from noisewise.faces.compare.compare import compare
 from noisewise.guest import described, method_named
 from noisewise.guest.isolation import located, readable
-from noisewise.guest.serving import FREE, PARSED, Served
+from noisewise.guest.running import FREE, PARSED, Served
 from noisewise.guest.wire import vector_from
 from noisewise.methods import isolation_of, registered_elsewhere
 from noisewise.methods.dpsgd import DpSgd
@@ -155,8 +155,8 @@ def test_what_another_package_registers_runs_as_a_guest(rows, monkeypatch):
     import noisewise.methods as methods
 
     points = [
-        EntryPoint("visiting", HONEST + "Descent", methods.GROUP),
-        EntryPoint("descent", HONEST + "Descent", methods.GROUP),
+        EntryPoint("visiting", HONEST + "Descent", methods.ENTRY_POINT_GROUP),
+        EntryPoint("descent", HONEST + "Descent", methods.ENTRY_POINT_GROUP),
     ]
     monkeypatch.setattr(methods, "entry_points", lambda group: points)
     registered_elsewhere.cache_clear()

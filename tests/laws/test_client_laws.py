@@ -22,17 +22,17 @@ from test_curator_laws import (
     Table,
     allowed,
     asked_of,
+    how_asked,
     relations,
     stated,
     tabled,
     tensors,
-    terms,
 )
 
 from noisewise.curator import QUESTIONS
 from noisewise.remote.clients.one_record import OneRecord, Together
 from noisewise.trusted.models import MLP
-from noisewise.trusted.own_settings import own_settings
+from noisewise.trusted.process import own_settings
 from noisewise.trusted.stores.grid import in_memory
 from noisewise.trusted.stores.protocol import SUMS
 from noisewise.trusted.stores.totals import Drawn, IntegerTotal
@@ -114,7 +114,7 @@ class Clients(Neighbours):
 def neighbours(kind, model):
     slow = isinstance(MODELS[model], MLP)
     return [
-        (case, Clients(case, MODELS[model], base, terms("add_remove", ("full",)), local))
+        (case, Clients(case, MODELS[model], base, how_asked("add_remove", ("full",)), local))
         for case in asked_of(QUESTIONS[kind], MODELS[model])
         for base in ("nobody", "one direction is free")[slow:]
         for local in LOCAL[slow:]
@@ -129,7 +129,7 @@ FIRST = dict(reversed(ASKED))  # in every test run; other models in make test-sl
     [pytest.param(*each, marks=() if FIRST[each[0]] == each[1] else pytest.mark.slow) for each in ASKED],
 )
 def test_no_client_moves_a_total_further_than_its_noise_allows_for(kind, model):
-    for how in (terms(*each) for each in HOWS):
+    for how in (how_asked(*each) for each in HOWS):
         for relation, apart in relations(how).items():
             for case, near in neighbours(kind, model):
                 for law in (allowed, stated):

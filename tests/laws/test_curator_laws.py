@@ -31,9 +31,9 @@ from noisewise.trusted.models.module import ModuleModel
 from noisewise.trusted.noise import Stream
 from noisewise.trusted.questions import HowAsked, rebuilt
 from noisewise.trusted.stores import records_of
-from noisewise.trusted.stores.column_records import ColumnRecords
 from noisewise.trusted.stores.shards import Shards
 from noisewise.trusted.stores.sparse import SparseRecords, lay_out_sparse
+from noisewise.trusted.stores.tables import ColumnRecords
 from noisewise.trusted.stores.totals import Drawn, IntegerTotal
 
 FEATURES, SIGMA, SIZE = 3, 2.5, 4.0
@@ -184,7 +184,7 @@ def sparse(model, X, y):
     return records if model.centre is None else records.centred(np.array(model.centre), 1.7)
 
 
-def terms(adjacency, sampling):
+def how_asked(adjacency, sampling):
     return HowAsked(adjacency, sampling, SIGMA, SIZE, FEATURES)
 
 
@@ -242,7 +242,7 @@ class Neighbours:
 @cache
 def neighbours(kind, model, sampling):
     """(case, neighbours) of every case and base: totals do not depend on the relation."""
-    how = terms("add_remove", sampling)
+    how = how_asked("add_remove", sampling)
     slow = isinstance(MODELS[model], MLP) or MODELS[model].tensors or QUESTIONS[kind].sharded
     bases = ["nobody", "one direction is free"] if slow else list(BASES)
     return [
@@ -315,7 +315,7 @@ def worst(kind, model, how, law=allowed) -> Fraction:
 
 def hows(kind):
     whole = kind == "Histograms" or QUESTIONS[kind].sharded  # files are read whole, shards are of all records
-    return [terms(*how) for how in HOWS if not whole or how[1][0] == "full"]
+    return [how_asked(*how) for how in HOWS if not whole or how[1][0] == "full"]
 
 
 @pytest.mark.sample(
@@ -345,7 +345,7 @@ def test_the_worst_records_come_near_to_what_is_allowed(kind):
     models = [model for name, model in COMBINATIONS if name == kind and not isinstance(MODELS[model], MLP)]
     for how in hows(kind):
         reached = math.sqrt(max(worst(kind, model, how) for model in models))
-        still = how == terms("replace_one", ("full",)) and unmoved(kind)
+        still = how == how_asked("replace_one", ("full",)) and unmoved(kind)
         assert reached == 0 if still else 0.7 < reached <= 1, (kind, how, reached)
 
 
@@ -363,7 +363,7 @@ ALONE = ("Histograms", "MinEigenvalue", "MetaGradient")
 @pytest.mark.parametrize("kind, model", [(k, m) for k, m in COMBINATIONS if k not in ALONE])
 def test_a_batch_is_summed_as_if_it_were_the_data_set(kind, model):
     """Row numbers into many records give what these records alone give: their company does not matter."""
-    how, everyone = terms("add_remove", ("poisson", 0.5)), [*BASES["one direction is free"], *POOL]
+    how, everyone = how_asked("add_remove", ("poisson", 0.5)), [*BASES["one direction is free"], *POOL]
     batch = [0, 3, 4, 7, 9, 11, 14]
     for case in asked_of(QUESTIONS[kind], MODELS[model]):
         within = case.totals(kept(type(case), MODELS[model], everyone), Drawn(np.array(batch), how.size), how)
@@ -418,7 +418,7 @@ def test_the_law_catches_terms_that_forget_a_factor(kind, monkeypatch):
         "unit",
         lambda self, added, replaced: added if self.adjacency == "add_remove" else replaced / 2,
     )
-    added, replaced = QUESTIONS[kind].cases(FEATURES)[0].moves(terms("add_remove", ("full",)))
+    added, replaced = QUESTIONS[kind].cases(FEATURES)[0].moves(how_asked("add_remove", ("full",)))
     assert noticed(kind) == (added > replaced / 2 and len(hows(kind)) == len(HOWS))
 
 
@@ -452,7 +452,7 @@ def test_the_search_finds_clipping_after_the_sum():
     for base in BASES.values():
         ends = []
         for records in (base, *([*base, record] for record in POOL)):
-            total = loud.total(kept(type(case), model, records), Drawn(), terms("add_remove", ("full",)))
+            total = loud.total(kept(type(case), model, records), Drawn(), how_asked("add_remove", ("full",)))
             whole = total.values * total.worth
             most = len(records) * case.clip
             ends.append(whole * min(1.0, most / max(float(np.linalg.norm(whole)), 1e-30)))
@@ -469,7 +469,7 @@ DRAWS = 3000
 @pytest.mark.parametrize("kind", QUESTIONS)
 def test_the_noise_that_is_added_has_the_deviation_that_the_event_promises(kind, adjacency):
     """Error rate 1e-5 at fixed seeds; 15 % more or less noise is rejected."""
-    model, how, stream = MODELS[model_for(kind)], terms(adjacency, ("full",)), Stream(7)
+    model, how, stream = MODELS[model_for(kind)], how_asked(adjacency, ("full",)), Stream(7)
     case = asked_of(QUESTIONS[kind], model)[0]
     facts = facts_of(model, Budget(1.0, 1e-6, adjacency), size=SIZE, row_bound=math.inf)
     totals = case.totals(kept(type(case), model, [*BASES["all pull one way"], *POOL]), Drawn(), how)
@@ -495,7 +495,7 @@ def test_the_noise_that_is_added_has_the_deviation_that_the_event_promises(kind,
 @pytest.mark.parametrize("kind", QUESTIONS)
 def test_units_are_what_the_docstrings_prove(kind):
     """Said again for those that are written down here; the others are known by the laws alone."""
-    how = [terms(adjacency, ("full",)) for adjacency in ADJACENCIES]
+    how = [how_asked(adjacency, ("full",)) for adjacency in ADJACENCIES]
     case = asked_of(QUESTIONS[kind], MODELS[model_for(kind)])[0]
     said = [case.unit(one) for one in how]
     assert said == pytest.approx(UNITS.get(kind, said), rel=1e-5)

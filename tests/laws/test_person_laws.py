@@ -20,9 +20,9 @@ from test_curator_laws import (
     Neighbours,
     allowed,
     asked_of,
+    how_asked,
     noise_of,
     stated,
-    terms,
 )
 from test_curator_laws import COMBINATIONS as EVERY
 
@@ -116,7 +116,7 @@ def test_one_row_per_person_is_what_it_was(kind, model):
     for case in asked_of(QUESTIONS[kind], MODELS[model]):
         for adjacency in ADJACENCIES:
             ends = []
-            for how in (terms(adjacency, FULL), how_many(1, adjacency)):
+            for how in (how_asked(adjacency, FULL), how_many(1, adjacency)):
                 totals = Neighbours._totals(case, MODELS[model], [*BASES["all pull one way"], *POOL], how)
                 noise = noise_of(case, totals, how)
                 whole = [(total.values.tolist(), total.ones, total.one, total.step) for total in totals]

@@ -33,7 +33,7 @@ from noisewise.trusted.accountants.gdp import mu_of
 from noisewise.trusted.events import Repeated
 from noisewise.trusted.losses import LOSSES
 from noisewise.trusted.models import MLP, Linear
-from noisewise.trusted.question import CLIPS
+from noisewise.trusted.question import CLIP_RANGE
 from noisewise.trusted.questions import Question
 
 N, FEATURES, STEPS = 40, 3, 5
@@ -400,10 +400,12 @@ def test_the_clip_is_what_the_curator_used_and_stays_in_its_range(kind, factor, 
     path = saved(folder, kind, norm_share=0.1)
     for typical, expected in [
         (0.5, 0.5 * factor),
-        (CLIPS[0], max(CLIPS[0] * factor, CLIPS[0])),
+        (CLIP_RANGE[0], max(CLIP_RANGE[0] * factor, CLIP_RANGE[0])),
         (1e6, min(1e6 * factor, 1e6)),
     ]:
         result = run(L2P(protector=path, steps=STEPS, max_grad_norm=typical), MODELS["logistic"])
         clips = {line.question: line.clip for line in result.trace}
         assert clips["gradient"] == pytest.approx(expected, rel=1e-5) and clips["gradient_norm"] == clips["gradient"]
-        assert result.trace[2].clip == pytest.approx(min(max(typical, CLIPS[0]), 1e6)), "the first norm: public facts"
+        assert result.trace[2].clip == pytest.approx(min(max(typical, CLIP_RANGE[0]), 1e6)), (
+            "the first norm: public facts"
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from noisewise.learned.differentiable import TaskRows, starts
+from noisewise.learned.unroll import TaskRows, starts
 from noisewise.trusted.losses import LOSSES, ClassWeighted, Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Linear
 

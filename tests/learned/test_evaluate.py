@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from noisewise.learned.differentiable import starts
 from noisewise.learned.evaluate import (
     accuracy,
     best_horizon,
@@ -22,6 +21,7 @@ from noisewise.learned.evaluate import (
 )
 from noisewise.learned.meta import stopped_loss
 from noisewise.learned.tasks import Tasks, TaskSource
+from noisewise.learned.unroll import starts
 from noisewise.protect.learned.parts import new_weights, protector
 from noisewise.protect.learned.weights import Design, weights_from, zero_weights
 from noisewise.protect.learned.zoo import Learned

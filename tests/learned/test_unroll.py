@@ -9,8 +9,7 @@ import torch
 from scipy import stats
 
 import noisewise as nw
-from noisewise.learned.differentiable import TaskRows
-from noisewise.learned.unroll import PublicTask, advance, calibrated_losses, detached, start
+from noisewise.learned.unroll import PublicTask, TaskRows, advance, calibrated_losses, detached, start
 from noisewise.methods.l2p import L2P
 from noisewise.protect.learned import zoo
 from noisewise.protect.learned.parts import new_weights, protector

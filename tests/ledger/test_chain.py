@@ -10,7 +10,7 @@ from sqlalchemy import text
 from noisewise.accounts import Budget, Terms
 from noisewise.accounts.ledger import Ledger
 from noisewise.accounts.ledger.database import Database, ledger_url
-from noisewise.accounts.ledger.sql_tables import Row, hashed
+from noisewise.accounts.ledger.sql_tables import HistoryRow, hashed
 from noisewise.accounts.ledger.verify import verified
 from noisewise.trusted.events import Gaussian
 
@@ -135,7 +135,7 @@ def rechained(document):
     previous = "0" * 64
     for row in document["history"]:
         row["previous"] = previous
-        row["hash"] = previous = Row(**{**row, "hash": ""}).expected
+        row["hash"] = previous = HistoryRow(**{**row, "hash": ""}).expected
     document["head"] = previous
 
 

@@ -15,7 +15,7 @@ from noisewise.accounts.journal import Journal, Journalled, closed_journal, paid
 from noisewise.accounts.journal.chain import Chain
 from noisewise.accounts.ledger import Ledger
 from noisewise.accounts.ledger.verify import verified
-from noisewise.accounts.store import BLOCK, Closed
+from noisewise.accounts.store import CLAIM_SHARE, Closed
 from noisewise.curator import Count, Curator
 from noisewise.trusted.events import Gaussian, leaves
 from noisewise.trusted.losses import LOSSES
@@ -115,7 +115,7 @@ def test_no_journal_brings_back_more_than_a_block(account):
     part.meter.spend(Gaussian(100.0))
     part.settle(journal=Closed("ab" * 32, Counter([Gaussian(100.0)])))
     (entry,) = account.state("patients").entries
-    assert entry.spent.cost >= (1 - 1.01 * BLOCK) * entry.reserved.cost
+    assert entry.spent.cost >= (1 - 1.01 * CLAIM_SHARE) * entry.reserved.cost
     assert verified(account).wrong == ()
 
 

@@ -88,7 +88,7 @@ def race(url, settles):
 
 
 def test_who_waits_for_too_long_is_told_and_nothing_is_spent(url, monkeypatch):
-    monkeypatch.setattr(where, "WAIT", 0.5)
+    monkeypatch.setattr(where, "WAIT_SECONDS", 0.5)
     ledger = Ledger.create(url)
     ledger.register("patients", BUDGET)
     account, other = ledger.account("patients"), where.Database(where.ledger_url(url))

@@ -13,7 +13,7 @@ import noisewise as nw
 from noisewise.accounts import AdditiveMeter
 from noisewise.curator import Curator
 from noisewise.methods.descent import DeflatedDescent, bought_basis, default_step_size
-from noisewise.methods.preparation.basis import LEAST_SPREAD, deflating, flattening
+from noisewise.methods.preparation.basis import MIN_SPREAD, deflating, flattening
 from noisewise.tables.generated import measurements
 from noisewise.train import Records, train
 from noisewise.trusted.facts import facts_of
@@ -101,7 +101,7 @@ def test_noise_instead_of_a_mean_does_not_blow_the_basis_up():
     rng = np.random.default_rng(0)
     for _ in range(100):
         values = np.linalg.svd(deflating(rng.normal(size=11), 1.0, mean_noise=11.0), compute_uv=False)
-        assert 0 < values.min() <= values.max() <= 1 / math.sqrt(LEAST_SPREAD)
+        assert 0 < values.min() <= values.max() <= 1 / math.sqrt(MIN_SPREAD)
 
 
 @pytest.mark.parametrize("loss", [Hinge(), Logistic(), Squared(signs=True)], ids=str)

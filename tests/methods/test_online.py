@@ -11,7 +11,7 @@ from noisewise.accounts import Budget
 from noisewise.curator import Answer
 from noisewise.methods.descent import DeflatedDescent
 from noisewise.methods.online import GROW, SHRINK, OnlineDescent, State, allowed_rate, blended, found_clip, moved_rate
-from noisewise.protect.brake import Asked
+from noisewise.protect.optimizers import ReleasedGradient
 from noisewise.train import Records, train
 from noisewise.trusted.events import Gaussian
 from noisewise.trusted.facts import facts_of
@@ -126,7 +126,7 @@ def state_with(last, rate=1.0, average=None):
 
 
 def asked(gradient, noise):
-    return Asked(np.asarray(gradient, dtype=float), noise, np.zeros(len(gradient)))
+    return ReleasedGradient(np.asarray(gradient, dtype=float), noise, np.zeros(len(gradient)))
 
 
 def test_the_step_size_grows_with_agreement_and_falls_with_contradiction_beyond_noise():

@@ -12,7 +12,7 @@ from noisewise.methods import projected_gd
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.projected_gd import ProjectedGd
 from noisewise.methods.projected_sgd import ProjectedSgd
-from noisewise.protect.sets import SETS, set_named
+from noisewise.protect.projectors import SETS, set_named
 from noisewise.train import Records, train
 from noisewise.trusted.events import Poisson
 from noisewise.trusted.facts import facts_of

@@ -18,8 +18,11 @@ def registered(monkeypatch):
     """Another package's entry points, and the names of methods that are known then."""
 
     def known(**points):
-        found = [metadata.EntryPoint(name, f"another_package:{value}", methods.GROUP) for name, value in points.items()]
-        monkeypatch.setattr(methods, "entry_points", lambda group: found if group == methods.GROUP else [])
+        found = [
+            metadata.EntryPoint(name, f"another_package:{value}", methods.ENTRY_POINT_GROUP)
+            for name, value in points.items()
+        ]
+        monkeypatch.setattr(methods, "entry_points", lambda group: found if group == methods.ENTRY_POINT_GROUP else [])
         for remembered in (methods.registry, methods.registered_elsewhere):
             remembered.cache_clear()
         return methods.known_names()

@@ -160,7 +160,7 @@ def test_the_check_rejects_wrong_ways_of_clipping(model):
 @pytest.mark.parametrize("n", [1, 127, 128, 129, 257])
 @pytest.mark.parametrize("model", [Linear(5, Logistic()), Linear(5, Softmax(), 3), MLP((5, 4, 3), Softmax(), "tanh")])
 def test_boundaries_of_chunks_lose_and_repeat_nobody(model, n, monkeypatch):
-    monkeypatch.setattr(batches, "CHUNK", 128)
+    monkeypatch.setattr(batches, "ROWS_PER_CHUNK", 128)
     X, y, theta = records(model, n, seed=n)
     X[[0, -1]] = np.sign(X[[0, -1]])  # of usual length, with labels that are wrong: gradients that would be missed
     scores = model.scores(theta, X[[0, -1]])

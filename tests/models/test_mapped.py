@@ -16,10 +16,10 @@ from noisewise.trusted.losses import Softmax, loss_named
 from noisewise.trusted.models import MLP, Linear
 from noisewise.trusted.questions import HowAsked
 from noisewise.trusted.stores import records_of
-from noisewise.trusted.stores.grid import CHUNK, Mapped
+from noisewise.trusted.stores.grid import ROWS_PER_CHUNK, Mapped
 from noisewise.trusted.stores.totals import Drawn
 
-ROWS = CHUNK + 1000  # more than one chunk
+ROWS = ROWS_PER_CHUNK + 1000  # more than one chunk
 LOGISTIC = loss_named("logistic")
 MODELS = {"linear": Linear(5, LOGISTIC), "softmax": Linear(5, Softmax(), 3), "mlp": MLP((5, 3, 1), LOGISTIC)}
 MATRIX = np.eye(5) + 0.1

@@ -268,13 +268,13 @@ MUTANTS = (
         "if any(count < 0 for count in left.values()):",
         "if False:",
         ("tests/prepare/test_parts.py::test_verify_finds_parts_that_nobody_paid_for",),
-        "methods/preparation/parts.py",
+        "methods/preparation/choices.py",
     ),
     Mutant(
         "ranks are made of the coarsest counts",
         "best[::2], best[1::2] = left + more, right + more",
         "best[::2], best[1::2] = left, right",
         ("tests/prepare/test_ranks.py::test_consistent_counts_are_least_squares",),
-        "methods/preparation/quantiles.py",
+        "methods/preparation/bounds.py",
     ),
 )

@@ -36,7 +36,7 @@ MUTANTS = (
     ),
     Mutant(
         "an epsilon beyond reason is not mentioned",
-        "    if epsilon > MOST_EPSILON:",
+        "    if epsilon > MAX_USUAL_EPSILON:",
         "    if False:",
         ("tests/budget/test_concerns.py::test_what_is_said_of_which_budget",),
         "accounts/concerns.py",

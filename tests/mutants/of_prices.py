@@ -109,7 +109,7 @@ MUTANTS = (
         "math.log(m * math.sqrt(2 * math.pi))",
         "math.log(m)",
         one_shot("the_terms_of_a_perturbed_objective_add_up", "the_closed_form_for_a_replaced_record_is_the_integral"),
-        "trusted/accountants/pair.py",
+        "trusted/accountants/common.py",
     ),
     Mutant(
         "a replaced record of a fixed batch costs what an added one does",
@@ -169,7 +169,7 @@ MUTANTS = (
     ),
     Mutant(
         "a delta is promised that noise cannot deliver",
-        "if self.delta < LEAST_DELTA:",
+        "if self.delta < MIN_DELTA:",
         "if False:",
         ("tests/test_budget.py::test_the_least_delta_is_taken_and_less_is_refused_with_the_reason",),
         "trusted/accountants/terms.py",

@@ -5,8 +5,8 @@ from mutant import BATCH, METER, PERSONS, TABLES, Mutant, law, one_shot, persons
 MUTANTS = (
     Mutant(
         "a replaced record moves a gradient by the clip norm, not twice",
-        "return terms.row(self.clip), 2 * terms.row(self.clip)",
-        "return terms.row(self.clip), terms.row(self.clip)",
+        "return how.row(self.clip), 2 * how.row(self.clip)",
+        "return how.row(self.clip), how.row(self.clip)",
         law("Gradient-logistic"),
         "**/questions/gradient.py",
     ),
@@ -24,8 +24,8 @@ MUTANTS = (
     ),
     Mutant(
         "a choice under replace_one at the scale of add_remove",
-        'totals[0].ones * terms.rows * (2 if terms.adjacency == "replace_one" else 1)',
-        "totals[0].ones * terms.rows",
+        'totals[0].ones * how.rows * (2 if how.adjacency == "replace_one" else 1)',
+        "totals[0].ones * how.rows",
         law("Choice-weighted"),
     ),
     Mutant(
@@ -54,8 +54,8 @@ MUTANTS = (
     ),
     Mutant(
         "a replaced record moves histograms by sqrt(m), not sqrt(2 m)",
-        "math.sqrt(2 * terms.features)",
-        "math.sqrt(terms.features)",
+        "math.sqrt(2 * how.features)",
+        "math.sqrt(how.features)",
         law("Histograms-logistic"),
     ),
     Mutant(
@@ -72,8 +72,8 @@ MUTANTS = (
     ),
     Mutant(
         "levels of all records at the price of a batch",
-        "for here in self.parts(drawn, CHUNK)",
-        "for here in self.parts(Drawn(), CHUNK)",
+        "for here in self.parts(drawn, ROWS_PER_CHUNK)",
+        "for here in self.parts(Drawn(), ROWS_PER_CHUNK)",
         (BATCH + "[ColumnLevels-table]",),
     ),
     Mutant(
@@ -126,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         "a choice forgets the rows of a person",
-        "totals[0].ones * terms.rows * (2",
+        "totals[0].ones * how.rows * (2",
         "totals[0].ones * (2",
         persons("Choice-weighted"),
     ),

@@ -90,7 +90,7 @@ MUTANTS = (
         "total[j] += np.bincount(",
         "total[j] += 2 * np.bincount(",
         ("tests/curator/test_columns.py::test_no_neighbours_reach_further",),
-        "trusted/stores/column_records.py",
+        "trusted/stores/tables.py",
     ),
     Mutant(
         "a thread works on rows when the question has failed",
@@ -144,8 +144,8 @@ MUTANTS = (
     ),
     Mutant(
         "sums of a perceptron leave what single precision holds",
-        "MOST = 1 << 24",
-        "MOST = 1 << 28",
+        "MAX_EXACT_INTEGER = 1 << 24",
+        "MAX_EXACT_INTEGER = 1 << 28",
         (EXACT + "products_are_exact_whatever_the_blocks",),
         "trusted/stores/perceptron_reference.py",
     ),
@@ -175,11 +175,11 @@ MUTANTS = (
         "return len(self.columns)",
         "return len(self.columns) + 1",
         ("tests/attacks/test_tables.py::test_rows_of_a_table_are_copied",),
-        "trusted/models/additive.py",
+        "trusted/models/linear.py",
     ),
     Mutant(
         "a row whose length overflows is valid",
-        "good = (long < LONGEST) & usable[here]",
+        "good = (long < MAX_ROW_NORM) & usable[here]",
         "good = usable[here]",
         ("tests/models/test_not_finite.py",),
         "trusted/models/batches.py",
@@ -259,14 +259,14 @@ MUTANTS = (
         "if not torch.equal(one[judged], other[order][judged]):",
         "if False:",
         (MODULES + "what_is_random_is_not_called_bounded",),
-        "trusted/models/module_selftest.py",
+        "trusted/models/module_loss.py",
     ),
     Mutant(
         "a column far from zero loses its digits",
         "return not bool(between.all() and whole >= STEPS * step.max())",
         "return False",
         ("tests/prepare/test_cell_types.py::test_a_column_far_from_zero_does_not_collapse",),
-        "trusted/features/table_columns.py",
+        "trusted/features/features.py",
     ),
     Mutant(
         "rows of features are longer than one",
@@ -287,6 +287,6 @@ MUTANTS = (
         "return np.where(missing, np.nan, place)",
         "return place",
         ("tests/prepare/test_features.py",),
-        "trusted/features/scale.py",
+        "trusted/features/features.py",
     ),
 )

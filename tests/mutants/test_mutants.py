@@ -13,12 +13,12 @@ from noisewise.statements.statement import HOMES
 
 SOURCES = ROOT / "src" / "noisewise"
 WITHOUT = {  # files of the first two rings in which there is nothing to change
-    "protect/learned/unroll_shards.py": "imports a part that needs torch when it is asked for",
+    "protect/learned/private.py": "imports a part that needs torch when it is asked for",
     "trusted/accountants/special.py": "fetches functions of scipy by their names",
     "trusted/engine/__init__.py": "names of its parts",
     "trusted/engine/rules/__init__.py": "imports its parts",
     "trusted/torch_extra.py": "imports torch, or says that it is not installed",
-    "trusted/trace.py": "fields of a line, computes nothing",
+    "trusted/units.py": "fields of a line, computes nothing",
 }
 
 

@@ -9,12 +9,12 @@ import mpmath as mp
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from noisewise.trusted.noise.secret_words import Words
+from noisewise.trusted.noise.secret_words import SecretWords
 
 DEPTH = 6  # further words that the slow computation looks at
 
 
-class Scripted(Words):
+class Scripted(SecretWords):
     """Starts with the given words; ``deep(number, depth)`` continues them."""
 
     __slots__ = ("_deep", "_next", "_script")

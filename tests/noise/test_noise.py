@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from noisewise.trusted.noise.secret_words import LARGEST, USUAL
-from noisewise.trusted.noise.stream import POOL, Stream
+from noisewise.trusted.noise.secret_words import MAX_WORDS, WORDS_AHEAD
+from noisewise.trusted.noise.stream import DRAWS_PER_POOL, Stream
 
 N = 300_000
 RARE = 1e-4
@@ -68,9 +68,9 @@ def test_the_shape_is_gaussian_far_into_the_tails():
     assert stats.kstest(1.01 * x + 0.01, "norm").pvalue < RARE
 
 
-@pytest.mark.parametrize("lag", [1, 2, POOL // 2, POOL])
+@pytest.mark.parametrize("lag", [1, 2, DRAWS_PER_POOL // 2, DRAWS_PER_POOL])
 def test_draws_do_not_know_each_other(lag):
-    """POOL // 2 apart lie the two halves of one Box-Muller pair: same radius, so their squares would show it."""
+    """DRAWS_PER_POOL // 2 apart lie the two halves of one Box-Muller pair: same radius, so their squares would show it."""
     x = normals()
     assert uncorrelated(x[:-lag], x[lag:])
     assert not uncorrelated(x, np.abs(x) * np.sign(np.roll(x, 1)))
@@ -78,7 +78,7 @@ def test_draws_do_not_know_each_other(lag):
 
 def test_no_value_comes_twice_across_calls_and_pools():
     stream = Stream(2)
-    sizes = (1, 2, POOL - 1, 3, POOL, 5, 2 * POOL + 7, 1, 1)
+    sizes = (1, 2, DRAWS_PER_POOL - 1, 3, DRAWS_PER_POOL, 5, 2 * DRAWS_PER_POOL + 7, 1, 1)
     answers = [stream.noised(np.zeros(size), 1.0) for size in sizes]
     assert [len(answer) for answer in answers] == list(sizes)
     together = np.concatenate(answers)
@@ -102,31 +102,31 @@ def test_noise_on_the_grid_has_the_right_scale_shape_and_tails():
     assert stats.kstest(1.01 * x + 0.01 + jitter, "norm").pvalue < RARE
 
 
-@pytest.mark.parametrize("lag", [1, 2, 512, 1024, LARGEST, 2 * LARGEST])
+@pytest.mark.parametrize("lag", [1, 2, 512, 1024, MAX_WORDS, 2 * MAX_WORDS])
 def test_draws_on_the_grid_do_not_know_each_other(lag):
-    """LARGEST apart lie the two halves of one pair: same radius, so their squares would show it."""
+    """MAX_WORDS apart lie the two halves of one pair: same radius, so their squares would show it."""
     x = on_grid()
     assert uncorrelated(x[:-lag], x[lag:])
 
 
 def test_requests_of_all_sizes_never_use_a_word_twice():
     stream = Stream(2)
-    sizes = (1, 2, 3, 2 * USUAL - 1, 123, 2 * USUAL + 1, 5, 2 * LARGEST, 2 * LARGEST + 1, 123, 1, 123)
+    sizes = (1, 2, 3, 2 * WORDS_AHEAD - 1, 123, 2 * WORDS_AHEAD + 1, 5, 2 * MAX_WORDS, 2 * MAX_WORDS + 1, 123, 1, 123)
     answers = [stream.on_grid(size, 2.0**56)[0] for size in sizes]
     assert [len(answer) for answer in answers] == list(sizes)
-    used = [stream._secret.take(size)[0].copy() for size in (1, USUAL, 7, LARGEST, USUAL, 1)]
+    used = [stream._secret.take(size)[0].copy() for size in (1, WORDS_AHEAD, 7, MAX_WORDS, WORDS_AHEAD, 1)]
     words = np.concatenate(used)
     assert len(np.unique(words)) == len(words)
-    numbers = [stream._secret.take(size)[1] for size in (3, USUAL, 5, LARGEST, 2)]
+    numbers = [stream._secret.take(size)[1] for size in (3, WORDS_AHEAD, 5, MAX_WORDS, 2)]
     assert all(
         later >= number + size
-        for number, later, size in zip(numbers, numbers[1:], (3, USUAL, 5, LARGEST), strict=False)
+        for number, later, size in zip(numbers, numbers[1:], (3, WORDS_AHEAD, 5, MAX_WORDS), strict=False)
     )
     assert right_scale(np.concatenate(answers) / 32, 1.0 + 1 / 32**2 / 24)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("size", [10, POOL + 10])
+@pytest.mark.parametrize("size", [10, DRAWS_PER_POOL + 10])
 def test_noise_is_added_before_scaling_and_the_total_is_left_alone(size, dtype):
     total = np.arange(size, dtype=dtype)
     noise = Stream(3).noised(np.zeros(size), 1.0)

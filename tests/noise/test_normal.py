@@ -33,7 +33,7 @@ def true_radii(words) -> np.ndarray:
 
 def test_the_radius_is_within_its_bound_at_both_ends_of_every_word():
     words = WORDS.astype(np.float64)
-    inside = np.minimum(words, 2.0**32 - 1 - words) >= float(normal.SMALL)
+    inside = np.minimum(words, 2.0**32 - 1 - words) >= float(normal.MIN_SURE_WORD)
     computed = normal.radii(SIGNED)
     assert computed.dtype == np.float32
     r = computed.astype(np.float64)[inside]

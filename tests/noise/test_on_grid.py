@@ -27,8 +27,8 @@ from scripted import (
 
 from noisewise.trusted.noise import Stream
 from noisewise.trusted.noise.intervals import normal_rounded
-from noisewise.trusted.noise.normal import LARGEST_STD, SMALLEST_STD, Sampler, grid
-from noisewise.trusted.noise.secret_words import LARGEST
+from noisewise.trusted.noise.normal import MAX_STD, MIN_STD, Sampler, grid
+from noisewise.trusted.noise.secret_words import MAX_WORDS
 
 RARE = 1e-4
 KERNELS = ["reference", "compiled"]
@@ -181,12 +181,12 @@ def test_bits_to_come_cannot_overturn_a_decision(kernels):
     ]
 
 
-@pytest.mark.parametrize("std", [SMALLEST_STD, 0.9, 1.0, 777.7, 2.0**31, LARGEST_STD])
+@pytest.mark.parametrize("std", [MIN_STD, 0.9, 1.0, 777.7, 2.0**31, MAX_STD])
 def test_compiled_kernels_and_the_reference_draw_the_same(monkeypatch, std):
     pytest.importorskip("numba")
     rng = np.random.default_rng(4)
     answers = []
-    totals = [rng.integers(-(2**62), 2**62, size) for size in (1, 2, 3, 123, 1023, 1025, 4097, 2 * LARGEST + 5)]
+    totals = [rng.integers(-(2**62), 2**62, size) for size in (1, 2, 3, 123, 1023, 1025, 4097, 2 * MAX_WORDS + 5)]
     for choice in KERNELS:
         monkeypatch.setenv("NOISEWISE_KERNELS", choice)
         stream = Stream(6)
@@ -195,7 +195,7 @@ def test_compiled_kernels_and_the_reference_draw_the_same(monkeypatch, std):
 
 
 def test_the_grid_is_public_and_near_a_thirty_second_of_the_noise():
-    for std in (SMALLEST_STD, 0.1, 1.0, math.nextafter(2.0, 0), 2.0, 3.0, 1e9, LARGEST_STD):
+    for std in (MIN_STD, 0.1, 1.0, math.nextafter(2.0, 0), 2.0, 3.0, 1e9, MAX_STD):
         public = grid(std)
         assert std / 64 < public.step <= std / 32
         assert math.frexp(public.step)[0] == 0.5
@@ -203,7 +203,7 @@ def test_the_grid_is_public_and_near_a_thirty_second_of_the_noise():
         assert Stream(1).on_grid(3, std)[1] == public.step
 
 
-@pytest.mark.parametrize("std", [0.0, -1.0, math.nan, math.inf, SMALLEST_STD * 0.999, LARGEST_STD * 1.001])
+@pytest.mark.parametrize("std", [0.0, -1.0, math.nan, math.inf, MIN_STD * 0.999, MAX_STD * 1.001])
 def test_noise_outside_the_range_is_refused(std):
     with pytest.raises(ValueError, match=r"between 2\^-21 and 2\^63"):
         Stream(1).on_grid(3, std)
@@ -234,7 +234,7 @@ def test_a_shift_of_the_total_by_whole_steps_shifts_the_answer(kernels, std):
         assert np.array_equal(answer - times * finer, zero)
 
 
-@pytest.mark.parametrize("std", [SMALLEST_STD, 1.0, 32.0, 2.0**20])
+@pytest.mark.parametrize("std", [MIN_STD, 1.0, 32.0, 2.0**20])
 def test_totals_at_the_ends_of_int64_are_held_and_never_wrap_around(kernels, std):
     ends = np.array([2**63 - 1, -(2**63), 2**62, -(2**62)] * 50)
     k, step = Stream(10).on_grid(ends, std)

@@ -14,13 +14,12 @@ from noisewise.evidence.report.page import report_page
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.preparation import Hats
 from noisewise.methods.preparation.basis import Basis
-from noisewise.methods.preparation.bounds import Bounds
-from noisewise.methods.preparation.parts import MEMBERS, cost, parts_of
-from noisewise.methods.preparation.quantiles import Ranks
+from noisewise.methods.preparation.bounds import Bounds, Ranks
+from noisewise.methods.preparation.choices import MEMBERS, cost, parts_of
 from noisewise.statements.seal import reseal
 from noisewise.trusted.events import Gaussian, to_dict
 from noisewise.trusted.features.features import even
-from noisewise.trusted.trace import Released
+from noisewise.trusted.units import Released
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (4000, 3))

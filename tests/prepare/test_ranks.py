@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from noisewise.methods.preparation import Hats
+from noisewise.methods.preparation.bounds import POINTS, consistent, public_ranks, quantile_points
 from noisewise.methods.preparation.choices import public_rows_tell
-from noisewise.methods.preparation.quantiles import POINTS, consistent, public_ranks, quantile_points
-from noisewise.trusted.features.scale import log_scale, positions
+from noisewise.trusted.features.features import log_scale, positions
 
 LINE = (0.0, 1.0), (0.0, 1.0)
 

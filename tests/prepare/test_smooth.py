@@ -7,7 +7,7 @@ import pytest
 
 import noisewise as nw
 from noisewise.methods.additive import AdditiveDescent
-from noisewise.methods.preparation.smooth import ENOUGH, SMOOTHINGS, Smoothing, choice_share, smoothed, straight
+from noisewise.methods.preparation.smooth import MIN_CLARITY, SMOOTHINGS, Smoothing, choice_share, smoothed, straight
 from noisewise.trusted.events import BoundedRange, leaves
 from noisewise.trusted.features.features import Codes, Hats, Product, even
 
@@ -78,7 +78,7 @@ def test_variance_is_that_of_many_smoothed_draws():
 
 
 def test_nothing_is_chosen_where_n_mu_is_small():
-    assert choice_share(ENOUGH - 1) == 0 < choice_share(ENOUGH)
+    assert choice_share(MIN_CLARITY - 1) == 0 < choice_share(MIN_CLARITY)
 
 
 def noisy_line(n=12_000, seed=0):

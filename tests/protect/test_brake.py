@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from noisewise.protect.brake import MOST, Asked, Brake
+from noisewise.protect.optimizers import MAX_DIRECTIONS, Brake, ReleasedGradient
 
 CURVATURES = np.array([1.0, 0.6, 0.01])
 
@@ -14,7 +14,7 @@ def walked(rate, noise=0.0, steps=60, braked=True, seed=0):
     """Descent on a quadratic with noisy gradients; the last theta and the brake."""
     rng, theta, brake = np.random.default_rng(seed), np.ones(3), Brake()
     for _ in range(steps):
-        asked = Asked(CURVATURES * theta + noise * rng.normal(size=3), noise, theta)
+        asked = ReleasedGradient(CURVATURES * theta + noise * rng.normal(size=3), noise, theta)
         brake, step = brake.seen(asked), -rate * asked.gradient
         theta = theta + (brake.braked(asked, step) if braked else step)
     return theta, brake
@@ -39,7 +39,7 @@ def test_noise_is_not_taken_for_a_contradiction():
     rng = np.random.default_rng(0)
     found = 0
     for _ in range(3000):
-        pair = [Asked(0.1 * rng.normal(size=20), 0.1, rng.normal(size=20)) for _ in range(2)]
+        pair = [ReleasedGradient(0.1 * rng.normal(size=20), 0.1, rng.normal(size=20)) for _ in range(2)]
         found += bool(Brake().seen(pair[0]).seen(pair[1]).held)
     assert found <= 12
 
@@ -48,5 +48,7 @@ def test_it_holds_a_bounded_number_of_directions():
     rng, brake = np.random.default_rng(0), Brake()
     for _ in range(200):
         gradient, theta = rng.normal(size=40), rng.normal(size=40)
-        brake = brake.seen(Asked(gradient, 0.0, theta)).seen(Asked(-gradient, 0.0, theta - gradient))
-    assert len(brake.held) <= MOST
+        brake = brake.seen(ReleasedGradient(gradient, 0.0, theta)).seen(
+            ReleasedGradient(-gradient, 0.0, theta - gradient)
+        )
+    assert len(brake.held) <= MAX_DIRECTIONS

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from noisewise.protect.sets import SETS, set_named
+from noisewise.protect.projectors import SETS, set_named
 
 
 def inside(name, point, radius, slack=1e-5):

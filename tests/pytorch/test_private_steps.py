@@ -40,7 +40,7 @@ def test_a_step_has_the_clipped_mean_over_the_expected_size():
 @pytest.mark.parametrize("at_once", [1, 20, 35, 60])
 def test_parameters_get_their_noise_in_groups(at_once, monkeypatch):
     """30 + 5 and 15 + 3 numbers: one by one, or several at once."""
-    monkeypatch.setattr("noisewise.faces.pytorch.run.AT_ONCE", at_once)
+    monkeypatch.setattr("noisewise.faces.pytorch.run.NUMBERS_PER_CALL", at_once)
     loop = Loop(noise_multiplier=0.0, epochs=None)
     sizes = [len(loop.optimizer.params[some]) for some in loop.optimizer.run._groups]
     assert sizes == {1: [1, 1, 1, 1], 20: [1, 2, 1], 35: [2, 2], 60: [4]}[at_once]

@@ -20,7 +20,9 @@ def test_every_part_is_done_once_and_in_order_by_threads_that_stay(monkeypatch):
         time.sleep(0.01)
         return part * part, threading.current_thread()
 
-    monkeypatch.setattr(crew, "_crew", cache(lambda: ThreadPoolExecutor(crew.MOST)))  # no thread of earlier tests
+    monkeypatch.setattr(
+        crew, "_crew", cache(lambda: ThreadPoolExecutor(crew.MAX_THREADS))
+    )  # no thread of earlier tests
     seen = set()
     for _ in range(20):
         done = together(share, range(4))

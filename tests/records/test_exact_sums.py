@@ -99,7 +99,7 @@ def test_sums_are_alike_for_any_kernel_and_number_of_threads(monkeypatch, name, 
                 using(monkeypatch, "compiled")
                 assert np.array_equal(records.gradients(Drawn(rows), theta, clip).values, expected)
                 with monkeypatch.context() as many:
-                    many.setattr(linear, "PARALLEL", 1)
+                    many.setattr(linear, "MIN_PARALLEL_ENTRIES", 1)
                     for threads in "24":
                         many.setenv("OMP_NUM_THREADS", threads)
                         assert np.array_equal(records.gradients(Drawn(rows), theta, clip).values, expected)

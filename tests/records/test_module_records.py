@@ -12,7 +12,7 @@ from torch import nn
 from noisewise.trusted.engine import Refused, Spec
 from noisewise.trusted.models.module import ModuleModel, TensorRows
 from noisewise.trusted.models.module_loss import ModuleLoss
-from noisewise.trusted.stores.modules import CAP, MOST, ONES, UNIT, held_tensors
+from noisewise.trusted.stores.modules import CAP, MAX_RECORDS, ONES, UNIT, held_tensors
 from noisewise.trusted.stores.totals import Drawn
 
 CLIP = 0.5
@@ -161,7 +161,7 @@ def test_terms_that_cancel_cannot_hide():
 
 def test_what_rounding_is_charged_grows_with_what_there_is_to_round():
     small, large = (held(model_of(net(), arithmetic="bounded", chunk=chunk), *rows()) for chunk in (16, 64))
-    e = 2 * MOST * UNIT
+    e = 2 * MAX_RECORDS * UNIT
     assert small.margin(100) > e * 16 and large.margin(100) > e * 64
     assert small.margin(10**6) > small.margin(100)
     assert small.arithmetic.grade == "bounded" and held(model_of(net()), *rows()).arithmetic.grade == "assumed"

@@ -168,7 +168,7 @@ def test_threads_share_a_full_batch_without_changing_it(monkeypatch):
             assert torch.get_num_threads() == threads
         finally:
             torch.set_num_threads(before)
-    assert len(rows) // passes.height_for(40) >= 4 * perceptron.SHARE
+    assert len(rows) // passes.height_for(40) >= 4 * perceptron.CHUNKS_PER_THREAD
     assert answers[0] == answers[1] == answers[2]
 
 
@@ -183,7 +183,7 @@ def test_a_thread_that_flushes_tiny_numbers_gives_the_same_sum():
         return  # a machine that cannot
     try:
         assert np.array_equal(ask(model, theta, 1e-20 * X, y)[0], right)
-        assert passes.TINY * passes.HALF == 0  # as before
+        assert passes.SUBNORMAL * passes.HALF == 0  # as before
     finally:
         torch.set_flush_denormal(False)
 
@@ -241,7 +241,7 @@ def test_compiled_blocks_and_shrunken_records_are_those_of_the_reference():
     pytest.importorskip("numba")
     from noisewise.trusted.fast import perceptron_kernels as kernels
 
-    for name in ("MARGIN", "LIMIT", "MOST", "HIGH", "LOW", "WIDE"):
+    for name in ("MARGIN", "LIMIT", "MAX_EXACT_INTEGER", "HIGH", "LOW", "WIDE"):
         assert getattr(kernels, name) == getattr(reference, name)
     model, n, clip = MLP((6, 5, 2), Softmax()), 400, 1e-3
     g = np.random.default_rng(0)
@@ -273,10 +273,10 @@ def test_compiled_blocks_and_shrunken_records_are_those_of_the_reference():
 def test_products_are_exact_whatever_the_blocks(monkeypatch):
     X, y = records(LARGER, 600, 1)
     theta = thetas(LARGER)["usual"]
-    assert exact.SMALL < 100 * 64
+    assert exact.MAX_DOUBLE_ENTRIES < 100 * 64
     answers = []
     for blocks, hold in [(6, True), (1000, True), (0, True), (6, False)]:
-        monkeypatch.setattr(exact, "BLOCKS", blocks)
+        monkeypatch.setattr(exact, "MAX_BLOCKS", blocks)
         monkeypatch.setattr(selftest, "whole_products_hold", lambda *_, hold=hold: hold)
         answers.append(ask(LARGER, theta, X, y, 0.1, 600)[0])
     assert all(np.array_equal(answers[0], answer) for answer in answers[1:])

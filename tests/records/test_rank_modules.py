@@ -39,7 +39,7 @@ def model_of(ranks=1, dropout=0.0, arithmetic="assumed"):
         arithmetic=arithmetic,
         chunk=16,
     )
-    model.ranks = ranks
+    model.world_size = ranks
     return model
 
 
@@ -129,7 +129,7 @@ class Alone(DirectLine):
 
 
 def test_a_fit_among_ranks_is_the_fit_of_one_process(monkeypatch):
-    monkeypatch.setattr(several, "PIECE", PIECE)
+    monkeypatch.setattr(several, "RECORDS_PER_PIECE", PIECE)
     X, y = rows_of()
     torch.manual_seed(3)
     module = torch.nn.Sequential(torch.nn.Linear(3, 1))

@@ -18,7 +18,7 @@ from noisewise.curator import QUESTIONS, Curator
 from noisewise.methods import method_named
 from noisewise.methods.preparation import TableColumn
 from noisewise.remote.holder import Holder, Holding, Request
-from noisewise.remote.processes import Places, cut
+from noisewise.remote.processes import PiecePlaces, cut
 from noisewise.remote.torchrun import restarts, started_by_torchrun
 from noisewise.remote.transport import RankLost
 from noisewise.train import Records, train
@@ -216,7 +216,7 @@ def test_more_ranks_than_pieces():
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=9), st.integers(1, 4), st.integers(0, 2**20))
 def test_every_drawn_record_is_asked_for_where_it_lies(lengths, ranks, seed):
     dealt = [tuple(range(rank, len(lengths), ranks)) for rank in range(ranks)]
-    places = Places(dealt, [[lengths[piece] for piece in numbers] for numbers in dealt])
+    places = PiecePlaces(dealt, [[lengths[piece] for piece in numbers] for numbers in dealt])
     ends = np.cumsum(lengths)
     everyone = np.split(np.arange(ends[-1]), ends[:-1])
     held = [np.concatenate([np.empty(0, np.int64), *(everyone[piece] for piece in numbers)]) for numbers in dealt]
@@ -230,9 +230,9 @@ def test_every_drawn_record_is_asked_for_where_it_lies(lengths, ranks, seed):
 
 def test_pieces_dealt_twice_or_not_at_all_are_refused():
     with pytest.raises(RankLost, match="twice or not at all"):
-        Places([(0, 1), (1,)], [(3, 3), (3,)])
+        PiecePlaces([(0, 1), (1,)], [(3, 3), (3,)])
     with pytest.raises(RankLost, match="other pieces"):
-        Places([(0, 2), (1,)], [(3,), (3,)])
+        PiecePlaces([(0, 2), (1,)], [(3,), (3,)])
 
 
 def test_a_data_set_is_cut_into_pieces_of_public_length():

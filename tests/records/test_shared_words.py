@@ -67,7 +67,7 @@ def test_sums_are_those_of_single_entries(monkeypatch, kinds, loss):
                 monkeypatch.setenv(VARIABLE, "compiled")
                 assert np.array_equal(held.gradients(drawn, at, clip).values, expected)
                 with monkeypatch.context() as many:
-                    many.setattr(linear, "PARALLEL", 1)
+                    many.setattr(linear, "MIN_PARALLEL_ENTRIES", 1)
                     many.setenv("OMP_NUM_THREADS", "3")
                     assert np.array_equal(held.gradients(drawn, at, clip).values, expected)
 
@@ -105,7 +105,7 @@ def test_few_words_of_neighbouring_blocks_are_one():
 
 @pytest.mark.parametrize("most", [4, 20, 25, 60])
 def test_all_words_have_a_number(monkeypatch, most):
-    monkeypatch.setattr(words, "ALL", most)
+    monkeypatch.setattr(words, "MAX_WORDS", most)
     monkeypatch.setattr(words, "SAVED", 2.0)
     held = records(*part_of(KINDS["few"]))
     assert len(held.rows.words.ends) <= most + 1 and spelled_out(held) == entries_of(held)

@@ -14,8 +14,8 @@ from noisewise.trusted.losses import ClassWeighted, Hinge, HuberHinge, Logistic,
 from noisewise.trusted.stores import grid, linear
 from noisewise.trusted.stores.grid import BOUND, DIRECTION, Mapped
 from noisewise.trusted.stores.linear import FINE, ROW, LinearRecords
-from noisewise.trusted.stores.sparse import WIDEST, SparseRecords, lay_out_sparse
-from noisewise.trusted.stores.sparse_reference import MOST
+from noisewise.trusted.stores.sparse import MAX_FULL_COLUMNS, SparseRecords, lay_out_sparse
+from noisewise.trusted.stores.sparse_reference import MAX_WEIGHT
 from noisewise.trusted.stores.totals import Drawn
 
 pytest.importorskip("numba")
@@ -121,7 +121,7 @@ def test_numbers_of_a_row_are_what_they_are_said_to_be():
     for i, full in enumerate(rows.directions(slice(None))):
         assert square(rows.values[i]) <= DIRECTION**2 and square(full) == rows.squares[i]
         most, norm = int(rows.most[i]), int(rows.squares[i])
-        assert most**2 * norm <= BOUND**2 and (most == MOST or norm == 0 or (most + 1) ** 2 * norm > BOUND**2)
+        assert most**2 * norm <= BOUND**2 and (most == MAX_WEIGHT or norm == 0 or (most + 1) ** 2 * norm > BOUND**2)
         if i in dead:
             assert not full.any() and most == 0 and rows.reach[i] == 0
         else:
@@ -169,7 +169,7 @@ def test_sums_are_alike_for_any_kernel_and_number_of_threads(monkeypatch, name, 
                 monkeypatch.setenv(VARIABLE, "compiled")
                 assert np.array_equal(records.gradients(Drawn(rows), theta, clip).values, expected)
                 with monkeypatch.context() as many:
-                    many.setattr(linear, "PARALLEL", 1)
+                    many.setattr(linear, "MIN_PARALLEL_ENTRIES", 1)
                     for threads in "24":
                         many.setenv("OMP_NUM_THREADS", threads)
                         assert np.array_equal(records.gradients(Drawn(rows), theta, clip).values, expected)
@@ -285,11 +285,11 @@ def test_totals_are_those_of_a_linear_model_up_to_rounding(name, centre):
 
 
 def test_wide_rows_are_not_written_out():
-    records = records_for("logistic", (40, 5, WIDEST + 1), "middle")
-    for refused in (records.float_rows, lambda: records.in_basis(np.ones((WIDEST + 1, 2)))):
+    records = records_for("logistic", (40, 5, MAX_FULL_COLUMNS + 1), "middle")
+    for refused in (records.float_rows, lambda: records.in_basis(np.ones((MAX_FULL_COLUMNS + 1, 2)))):
         with pytest.raises(ValueError, match="write out"):
             refused()
-    assert len(records.row_sum(Drawn()).values) == WIDEST + 1
+    assert len(records.row_sum(Drawn()).values) == MAX_FULL_COLUMNS + 1
 
 
 def test_the_widest_rows_are_summed_alike(monkeypatch):

@@ -18,7 +18,7 @@ from noisewise.methods.preparation import TableColumn
 from noisewise.remote.holder import Reply
 from noisewise.remote.processes import Lead
 from noisewise.remote.transport import RankLost
-from noisewise.remote.workers import ATTEMPTS, Sealed, WorkerLine
+from noisewise.remote.workers import MAX_ATTEMPTS, Sealed, WorkerLine
 from noisewise.train import Records, train
 from noisewise.trusted.losses import Logistic, Softmax
 from noisewise.trusted.models import MLP, Additive, Linear
@@ -117,7 +117,7 @@ def test_a_worker_that_is_always_lost_stops_the_run_and_the_charge_stays():
     private.gradient(np.zeros(4), clip=1.0, noise_multiplier=30.0)
     spent = private.meter.spent_fraction
     hopeless.append(True)
-    with pytest.raises(RankLost, match=f"lost {ATTEMPTS} times.*stays charged"):
+    with pytest.raises(RankLost, match=f"lost {MAX_ATTEMPTS} times.*stays charged"):
         private.gradient(np.zeros(4), clip=1.0, noise_multiplier=30.0)
     assert private.meter.spent_fraction > spent
     hopeless.clear()

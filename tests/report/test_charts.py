@@ -8,8 +8,22 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from noisewise.evidence.report.axes import NARROWEST, Axis, finite, labels_along, linear_ticks, log_ticks, thinned
-from noisewise.evidence.report.charts import ACROSS, HEIGHT, TRACK, Interval, Series, interval_chart, line_chart
+from noisewise.evidence.report.charts import (
+    ACROSS,
+    MIN_PLOT_PIXELS,
+    PLOT_PIXELS,
+    ROW_PIXELS,
+    Axis,
+    Interval,
+    Series,
+    finite,
+    interval_chart,
+    labels_along,
+    line_chart,
+    linear_ticks,
+    log_ticks,
+    thinned,
+)
 
 NUMBERS = ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r")
 
@@ -126,7 +140,7 @@ def test_intervals_are_drawn_where_they_are():
     assert ends[0][0] > zero and ends[1][0] < zero < ends[1][1], "a bar spans zero where the numbers do"
     dots = [float(dot.get("cx").rstrip("%")) for group in groups for dot in group.iter("circle")]
     assert dots[0] == pytest.approx(sum(ends[0]) / 2, abs=0.1)
-    assert all(float(svg.get("height")) == TRACK for group in groups[:3] for svg in group.iter("svg"))
+    assert all(float(svg.get("height")) == ROW_PIXELS for group in groups[:3] for svg in group.iter("svg"))
 
 
 def test_what_leaves_the_limits_is_cut():
@@ -148,7 +162,7 @@ def test_words_stand_outside_the_plot():
     """Labels of the axes are left of it or below it, and those of rows are no part of the drawing."""
     tree = a_line([(1, 1.0), (2, 3.0)])
     places = [(e.get("x"), float(e.get("y"))) for e in tree.iter("text")]
-    assert places and all(x == "-8" or y > HEIGHT + 10 for x, y in places)
+    assert places and all(x == "-8" or y > PLOT_PIXELS + 10 for x, y in places)
     rows = drawn(interval_chart("c", [Interval("a", 1.0, text="1")], title="t", description="d", x_label="v"))
     for svg in rows.iter("svg"):
         assert not (list(svg.iter("text")) and list(svg.iter("line"))), "words and lines are not in one picture"
@@ -199,6 +213,6 @@ def test_labels_of_an_axis_keep_their_distance_on_the_narrowest_plot(ends, show)
     assert labels
     free = -math.inf
     for at, text, anchor in labels:
-        left = at * NARROWEST - {"start": 0, "middle": 0.5, "end": 1}[anchor] * 7 * len(text)
+        left = at * MIN_PLOT_PIXELS - {"start": 0, "middle": 0.5, "end": 1}[anchor] * 7 * len(text)
         assert left > free + 5 and 0 <= at <= 1
         free = left + 7 * len(text)

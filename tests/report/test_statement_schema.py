@@ -16,7 +16,7 @@ import noisewise as nw
 from noisewise.accounts import AdditiveMeter, Budget
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.statements import statement as module
-from noisewise.statements.json_shapes import SHAPE, Optional
+from noisewise.statements.seal import SHAPE, Optional
 from noisewise.trusted.arithmetic import PSEUDO_RANDOM, Arithmetic
 from noisewise.trusted.events import Gaussian, to_dict
 

@@ -10,7 +10,7 @@ from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.nonprivate import NonPrivate
 from noisewise.methods.online import OnlineDescent
 from noisewise.tables.generated import census
-from noisewise.tune.online import online
+from noisewise.tune.searches import online
 
 TABLE = census(400)
 

@@ -19,10 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noisewise.learned.differentiable import TaskRows, starts
 from noisewise.learned.meta import Recipe
 from noisewise.learned.tasks import Tasks, TaskSource
-from noisewise.learned.unroll import PublicTask, advance, start
+from noisewise.learned.unroll import PublicTask, TaskRows, advance, start, starts
 from noisewise.protect.learned import zoo
 from noisewise.protect.learned.parts import LearnedSchedule, protector
 from noisewise.protect.learned.weights import Design, zero_weights

@@ -14,8 +14,7 @@ import numpy as np
 
 from noisewise.accounts import AdditiveMeter, Budget
 from noisewise.asking import Curator
-from noisewise.evidence.audit.confirm import confirm
-from noisewise.evidence.audit.error_bounds import Floats
+from noisewise.evidence.audit.error_bounds import Floats, confirm
 from noisewise.evidence.audit.lower_bound import Audit, judged
 from noisewise.trusted.accountants.calibrate import calibrate
 from noisewise.trusted.losses import Squared

@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noisewise.learned.differentiable import starts
-from noisewise.learned.unroll import PublicTask, start
+from noisewise.learned.unroll import PublicTask, start, starts
 from noisewise.protect.protector import Protector, answered, finished, next_question
 
 from .store import Row

@@ -33,13 +33,13 @@ from .tables_split import Array, Listed, Split, listed, split
 
 DELTA = 1e-6
 CLARITIES = (30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0, 30_000.0)
-FEWEST, MOST = 300, 16_000  # rows to train on
-LARGEST_MU, SMALLEST_MU = 2.0, 0.03  # at delta 1e-6: epsilon from about 0.1 to about 10
+MIN_TRAINING_ROWS, MAX_TRAINING_ROWS = 300, 16_000
+MAX_MU, MIN_MU = 2.0, 0.03  # at delta 1e-6: epsilon from about 0.1 to about 10
 KINDS = ("linear", "wavy", "pairs", "noisy")
 COLUMNS = (4, 12, 40)
 TARGETS = ("two classes", "number", "four classes")
 TEST_ROWS = 4000
-SMALLEST_GAIN = 0.03  # a task where nothing is learnt without privacy has no share that means something
+MIN_GAIN = 0.03  # a task where nothing is learnt without privacy has no share that means something
 TRAINS = "accounting budget curator data estimators fitting kernels losses methods models noise prepare protect records"
 
 
@@ -71,13 +71,13 @@ def code_digest() -> str:
     return digest.hexdigest()[:12]
 
 
-def sizes(clarity: float, most: int = MOST) -> list[int]:
+def sizes(clarity: float, most: int = MAX_TRAINING_ROWS) -> list[int]:
     """Two numbers of rows for a clarity, as far apart as mu may be; one where they would be much alike, or none.
 
     >>> sizes(30), sizes(1000), sizes(30_000), sizes(30_000, most=10_000)
     ([300, 1000], [500, 16000], [15000], [])
     """
-    low, high = max(FEWEST, math.ceil(clarity / LARGEST_MU)), min(most, int(clarity / SMALLEST_MU))
+    low, high = max(MIN_TRAINING_ROWS, math.ceil(clarity / MAX_MU)), min(most, int(clarity / MIN_MU))
     return [] if low > high else [low] if high < 1.5 * low else [low, high]
 
 
@@ -103,7 +103,7 @@ def cells(tables: Sequence[Listed], *, seeds: int, quick: bool) -> list[Expected
                 table.name, target, len(table.schema.features), size, clarity, seed, code_digest(), table.digest
             )
             for clarity in clarities
-            for size in sizes(clarity, min(MOST, rows))
+            for size in sizes(clarity, min(MAX_TRAINING_ROWS, rows))
             for seed in range(seeds)
         ]
     return made
@@ -141,7 +141,7 @@ class _Work:
             plain = {name: _score(rows, *_plain(table, name, cell.seed)) for name in ("logistic", "boosting")}
         start = 0.0 if rows.classes is None else 0.5
         gain = max(plain.values()) - start
-        kept = None if gain < SMALLEST_GAIN else (private - start) / gain
+        kept = None if gain < MIN_GAIN else (private - start) / gain
         return {"private": private, **plain, "kept": kept}
 
 

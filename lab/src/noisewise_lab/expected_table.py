@@ -16,7 +16,7 @@ from .tables_split import Array
 POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 QUANTILES = (0.1, 0.5, 0.9)
 WINDOW = 2.5  # values of the variable within this factor count at a point
-FEWEST = 12  # simulations at a point
+MIN_SIMULATIONS = 12  # at a point
 POINTS = tuple(step * 10.0**place for place in range(5) for step in (1, 2, 5))
 Quantiles = tuple[float, float, float, float]
 
@@ -47,7 +47,7 @@ def quantile_rows(rows: Sequence[Row], power: float) -> list[Quantiles]:
     found, counts = [], []
     for point in POINTS:
         near = np.abs(np.log(x / point)) <= np.log(WINDOW)
-        if near.sum() >= FEWEST:
+        if near.sum() >= MIN_SIMULATIONS:
             middle = float(f"{np.exp(np.log(x[near]).mean()):.3g}")  # at the ends, neighbours are on one side only
             if not points or middle > 1.2 * points[-1]:
                 points.append(middle)

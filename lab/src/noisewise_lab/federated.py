@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from noisewise.accounts import Budget
-from noisewise.remote.clients.direct import Direct
+from noisewise.remote.clients.direct import DirectCarrier
 from noisewise.remote.clients.fit import fit_of_clients, ready_clients
 from noisewise.remote.clients.server import Carrier, Crowd
 from noisewise.remote.federation import Federated
@@ -113,7 +113,7 @@ def trained(data: Crowded, fit: Fit, way: str, federated: Federated, *, flower: 
 def carried(paths: Sequence[Path], *, flower: bool) -> Iterator[Carrier]:
     """Clients of this process, or of Flower's simulation."""
     if not flower:
-        yield Direct(paths)
+        yield DirectCarrier(paths)
         return
     from noisewise.remote.clients.flower import simulated
 

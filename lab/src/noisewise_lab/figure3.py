@@ -49,7 +49,7 @@ from .store import Report, Row, run_cells
 DELTA = 1e-8
 EPSILONS = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8)
 QUICK_EPSILONS = (0.05, 0.4)
-SMALL = 0.1  # budgets up to here are averaged in the differences
+MAX_SMALL_EPSILON = 0.1  # budgets up to here are averaged in the differences
 PLACES = {  # name: (private task, model)
     "ipums-br": ("ipums-br", "linear"), "mnist35": ("mnist35", "linear"),
     "mnist35-features": ("mnist35-features", "linear"), "mnist35-gradients": ("mnist35-gradients", "linear"),
@@ -251,9 +251,11 @@ def differences(results: Sequence[Row]) -> list[Row]:
                 gaps[name] = (table["l2p"] - table[rival]).astype(float)
             for epsilon in gaps["accuracy"].columns:
                 rows.append({"place": place, "rival": rival, "epsilon": float(epsilon), **_gap(gaps, [epsilon])})
-            small = [epsilon for epsilon in gaps["accuracy"].columns if epsilon <= SMALL]
+            small = [epsilon for epsilon in gaps["accuracy"].columns if epsilon <= MAX_SMALL_EPSILON]
             if small:
-                rows.append({"place": place, "rival": rival, "epsilon": f"<= {SMALL:g}", **_gap(gaps, small)})
+                rows.append(
+                    {"place": place, "rival": rival, "epsilon": f"<= {MAX_SMALL_EPSILON:g}", **_gap(gaps, small)}
+                )
     return rows
 
 

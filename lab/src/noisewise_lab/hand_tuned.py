@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from noisewise.accounts import Terms
 from noisewise.asking import Facts, PublicCurator
-from noisewise.learned.differentiable import TaskRows, starts
-from noisewise.learned.unroll import PublicTask, advance, start
+from noisewise.learned.unroll import PublicTask, TaskRows, advance, start, starts
 from noisewise.methods.l2p import L2P, State
 from noisewise.protect.optimizers import Adam, DebiasedMomentum, Optimizer, Sgd
 from noisewise.protect.protector import Protector, by_hand

@@ -31,14 +31,14 @@ from noisewise.tables.schema import Column, Schema
 
 Report = Callable[[str, float], None]  # (what is done now, the share of it that is done)
 BUDGET = (1.0, 1e-9)
-GROUP = 1 << 16  # rows that are generated and written at once
+ROWS_PER_BLOCK = 1 << 16  # generated and written at once
 EDGE = 4.0  # declared bounds of a standard normal column
 RATE = 0.001  # of a Poisson batch
 QUESTIONS = 100  # about such batches
 LABELS = ("no", "yes")
 MEGABYTE = 1_000_000
-MOST_ANONYMOUS = 700  # MB
-LEAST_RATIO = 0.5
+MAX_ANONYMOUS_MB = 700
+MIN_SPEED_RATIO = 0.5
 IN_MEMORY = ("tmpfs", "ramfs")
 STATUS = Path("/proc/self/status")
 
@@ -93,8 +93,8 @@ def large_rows(
         "rows": rows, "columns": columns, "format": kind, "file_mb": round(size / MEGABYTE), "passes": mapped.pop("passes"),
         "results": results, "ratio": ratio, "poisson": poisson,
         "goals": {
-            "anonymous_mb": {"below": MOST_ANONYMOUS, "measured": anonymous, "met": anonymous < MOST_ANONYMOUS},
-            "ratio": {"least": LEAST_RATIO, "measured": ratio, "met": ratio >= LEAST_RATIO},
+            "anonymous_mb": {"below": MAX_ANONYMOUS_MB, "measured": anonymous, "met": anonymous < MAX_ANONYMOUS_MB},
+            "ratio": {"least": MIN_SPEED_RATIO, "measured": ratio, "met": ratio >= MIN_SPEED_RATIO},
         },
     }  # fmt: skip
 
@@ -114,12 +114,12 @@ def write_table(path: Path, rows: int, columns: int, progress: Callable[[float],
         if path.suffix == ".parquet"
         else pacsv.CSVWriter(path, schema)
     ) as writer:
-        for start in range(0, rows, GROUP):
-            X = rng.standard_normal((columns, min(GROUP, rows - start)), dtype=np.float32)
+        for start in range(0, rows, ROWS_PER_BLOCK):
+            X = rng.standard_normal((columns, min(ROWS_PER_BLOCK, rows - start)), dtype=np.float32)
             noise = rng.logistic(0, 0.5, X.shape[1])
             labels = np.array(LABELS)[(direction @ X + noise > 0).astype(int)]
             writer.write_batch(pa.record_batch([*X, labels], schema=schema))
-            progress(min(1.0, (start + GROUP) / rows))
+            progress(min(1.0, (start + ROWS_PER_BLOCK) / rows))
 
 
 def roomy_folder(folder: Path | None, rows: int, columns: int, kind: str) -> Path:

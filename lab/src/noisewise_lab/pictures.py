@@ -26,7 +26,7 @@ from torch import Tensor, nn
 import noisewise as nw
 
 CELL = 4
-BATCH, EPOCHS, CLIP, TAIL = 1024, 15, 0.1, 0.1
+BATCH_SIZE, EPOCHS, CLIP, TAIL = 1024, 15, 0.1, 0.1
 LEARNING_RATE = 0.2 / CLIP  # a step of plain descent is at most 0.2 long, with momentum ten times that
 AT_ONCE = 2000  # pictures to score
 WAYS = ("gradients", "cnn")
@@ -119,7 +119,7 @@ def trained(module: nn.Module, X: Tensor, y: Tensor, budget: nw.Budget, seed: in
     """The module after noisy momentum in Poisson batches."""
     fitted = nw.fit(
         module, nn.CrossEntropyLoss(), (X, y), budget=budget, method="dpsgd", epochs=epochs,
-        batch_size=min(BATCH, len(X) // 2), size_is_public=True, max_grad_norm=CLIP, optimizer="momentum",
+        batch_size=min(BATCH_SIZE, len(X) // 2), size_is_public=True, max_grad_norm=CLIP, optimizer="momentum",
         learning_rate=LEARNING_RATE, settings={"tail": TAIL}, arithmetic="assumed", random_state=seed, progress=False,
     )  # fmt: skip
     return fitted.module

@@ -32,7 +32,7 @@ from .tables_workers import PEERS, Missing, Workers
 
 DEFAULT = "noisewise"  # a face of noisewise with nothing set but budget and schema
 PROTOCOL = 1  # of the peers: raise it when they are used in another way
-SMALLEST_GAP, ERRORS = (
+MIN_GAP, ERRORS = (
     0.002,
     4,
 )  # a smaller way to boosting, or one of few standard errors, has no share that means much
@@ -250,7 +250,7 @@ def way(value: float | None, start: float | None, end: float | None, error: floa
     >>> way(0.75, 0.7, 0.8), way(0.75, 0.8, 0.8), way(0.75, 0.7, 0.8, 0.1)
     (0.5, None, None)
     """
-    if value is None or start is None or end is None or end - start < max(SMALLEST_GAP, ERRORS * (error or 0.0)):
+    if value is None or start is None or end is None or end - start < max(MIN_GAP, ERRORS * (error or 0.0)):
         return None
     return round((value - start) / (end - start), 6)
 

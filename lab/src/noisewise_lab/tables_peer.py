@@ -24,7 +24,7 @@ MODULES = {
     "logistic": "sklearn.linear_model",
     "boosting": "sklearn.ensemble",
 }
-MOST_CATEGORIES = 255  # what HistGradientBoosting takes; a column with more becomes a number
+MAX_CATEGORIES = 255  # what HistGradientBoosting takes; a column with more becomes a number
 
 
 class Table:
@@ -140,7 +140,7 @@ def boosting(table: Table, job: dict[str, Any]) -> tuple[Any, Any, Any]:
         numbers, codes = part
         return np.hstack([numbers, np.where(codes < 0, np.nan, codes)])
 
-    category = [False] * len(table.low) + [size <= MOST_CATEGORIES for size in table.sizes]
+    category = [False] * len(table.low) + [size <= MAX_CATEGORIES for size in table.sizes]
     kind = ensemble.HistGradientBoostingRegressor if table.regression else ensemble.HistGradientBoostingClassifier
     return kind(categorical_features=category, random_state=job["seed"]), rows(table.train), rows(table.test)
 

@@ -20,10 +20,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from noisewise.learned.differentiable import TaskRows, starts
 from noisewise.learned.meta import Recipe, Training
 from noisewise.learned.tasks import Tasks, TaskSource
-from noisewise.learned.unroll import PublicTask, advance, start
+from noisewise.learned.unroll import PublicTask, TaskRows, advance, start, starts
 from noisewise.methods.preparation.basis import BASIS_SHARE, LENGTH_SHARE, deflating
 from noisewise.protect.learned import zoo
 from noisewise.protect.learned.parts import protector

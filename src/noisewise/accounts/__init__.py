@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..trusted.accountants.base import Currency, currency
-    from ..trusted.accountants.terms import LEAST_DELTA, Budget, Terms
+    from ..trusted.accountants.terms import MIN_DELTA, Budget, Terms
     from ..trusted.counts import BudgetExhausted
     from ..trusted.meter import AdditiveMeter, Meter, PlanMeter, meter_from
     from ..trusted.opening import MeterView, checked_meter, open_meter
 
 __all__ = [
-    "LEAST_DELTA",
+    "MIN_DELTA",
     "AdditiveMeter",
     "Budget",
     "BudgetExhausted",
@@ -34,7 +34,7 @@ __all__ = [
 ]
 _HOMES = {
     "accountants.base": ("Currency", "currency"),
-    "accountants.terms": ("LEAST_DELTA", "Budget", "Terms"),
+    "accountants.terms": ("MIN_DELTA", "Budget", "Terms"),
     "counts": ("BudgetExhausted",),
     "meter": ("AdditiveMeter", "Meter", "PlanMeter", "meter_from"),
     "opening": ("MeterView", "checked_meter", "open_meter"),

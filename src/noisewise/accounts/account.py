@@ -15,17 +15,17 @@ from fractions import Fraction
 from types import TracebackType
 from typing import Any, Literal, NoReturn
 
-from ..trusted.accountants.terms import LEAST_DELTA, Budget, Terms
+from ..trusted.accountants.terms import MIN_DELTA, Budget, Terms
 from ..trusted.counts import BudgetExhausted, NotCopied
 from ..trusted.process import Process, this_process
-from .purse import Part, Purse, down
-from .store import Amount, Entry
+from .purse import Purse, PurseShare, down
+from .store import Amount, PurseEntry
 
 Sent = tuple[str, Process]  # the name of an account, and the process in which it was open
-Unit = Literal["record", "person"]
-UNITS: tuple[Unit, ...] = ("record", "person")
+UnitName = Literal["record", "person"]
+UNITS: tuple[UnitName, ...] = ("record", "person")
 ROUNDING = Fraction(1, 10**10)  # ten times 0.1 is more than 1 in floats: so small a lack is not the user's
-LONGEST = 100  # letters of a name
+MAX_NAME_LETTERS = 100
 PERSONS = ", a person protected"  # how a file tells runs of persons from runs of records
 
 _open: dict[Process, Account] = {}  # by process: a forked child finds its parent's here, and may not spend from it
@@ -47,7 +47,7 @@ class Account(NotCopied):
 
     __slots__ = ("_dataset", "_depth", "_purse", "_simulations", "_unit")
 
-    def __init__(self, purse: Purse, dataset: str, unit: Unit = "record") -> None:
+    def __init__(self, purse: Purse, dataset: str, unit: UnitName = "record") -> None:
         super().__init__()
         self._purse, self._dataset, self._unit = purse, dataset, unit
         self._depth = self._simulations = 0
@@ -74,7 +74,7 @@ class Account(NotCopied):
         return self._purse.budget
 
     @property
-    def unit(self) -> Unit:
+    def unit(self) -> UnitName:
         """Whom the promise is to: a record, or a person with all rows."""
         return self._unit
 
@@ -84,7 +84,7 @@ class Account(NotCopied):
         return self._purse.durable
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[PurseEntry, ...]:
         """The runs that took a part, refused ones and simulations not among them."""
         return self._purse.entries
 
@@ -187,7 +187,7 @@ class Account(NotCopied):
         if self._purse.filtered:
             return asked
         cost, delta = self._purse.left
-        return Budget(_nearly(asked.epsilon, cost), max(_nearly(asked.delta, delta), LEAST_DELTA), own.adjacency)
+        return Budget(_nearly(asked.epsilon, cost), max(_nearly(asked.delta, delta), MIN_DELTA), own.adjacency)
 
     def part(
         self,
@@ -197,7 +197,7 @@ class Account(NotCopied):
         share: float = 1.0,
         what: str = "run",
         number: int | None = None,
-    ) -> Part:
+    ) -> PurseShare:
         """A run on these terms, as :meth:`Purse.part` reserves it; what does not fit is refused in words for users."""
         self._check_process()
         try:
@@ -329,12 +329,12 @@ def refuse_elsewhere(sent: Sent | None) -> None:
 def named(dataset: str) -> None:
     """Refuse what is no name of a data set."""
     if not isinstance(dataset, str) or not name_is_plain(dataset):
-        raise ValueError(f"dataset is not a name; pass one line of at most {LONGEST} letters")
+        raise ValueError(f"dataset is not a name; pass one line of at most {MAX_NAME_LETTERS} letters")
 
 
 def name_is_plain(dataset: str) -> bool:
     """Whether a name is one line that a statement can quote."""
-    return 0 < len(dataset) <= LONGEST and dataset.isprintable() and dataset == dataset.strip()
+    return 0 < len(dataset) <= MAX_NAME_LETTERS and dataset.isprintable() and dataset == dataset.strip()
 
 
 def _nearly(asked: float, left: Fraction) -> float:

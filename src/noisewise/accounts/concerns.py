@@ -12,7 +12,7 @@ from typing import Any
 from ..trusted.process import Process, this_process
 from .account import BudgetWarning
 
-MOST_EPSILON, MOST_DELTA = 10.0, 1e-3
+MAX_USUAL_EPSILON, MAX_USUAL_DELTA = 10.0, 1e-3
 EPSILON = 1.0  # where nobody chooses one
 _said: set[tuple[Process, str]] = set()  # by process: a worker has its own standard error
 
@@ -26,9 +26,9 @@ def concerns(epsilon: float, delta: float, *, size: float | None = None, chosen:
     ([], ['epsilon', 'delta'], ['delta'])
     """
     found = {}
-    if epsilon > MOST_EPSILON:
+    if epsilon > MAX_USUAL_EPSILON:
         found["epsilon"] = (
-            f"epsilon is {epsilon:g}, above {MOST_EPSILON:g}: what anybody believes about a record may change e^{epsilon:g} "
+            f"epsilon is {epsilon:g}, above {MAX_USUAL_EPSILON:g}: what anybody believes about a record may change e^{epsilon:g} "
             "times in odds, which is hardly a limit; pass an epsilon of about 1, or at most 10"
         )
     if size is not None and size >= 1 and delta > 0.1 / size:
@@ -36,9 +36,9 @@ def concerns(epsilon: float, delta: float, *, size: float | None = None, chosen:
             f"delta is {delta:g}, above 1/(10 x {size:,.0f} records): it is the share of cases in which anything about a "
             f"record may come out, and should be well below one record; pass at most {0.1 / size:.1g}"
         )
-    elif delta > MOST_DELTA:
+    elif delta > MAX_USUAL_DELTA:
         found["delta"] = (
-            f"delta is {delta:g}, above {MOST_DELTA:g}: it is the share of cases in which anything about a record may come "
+            f"delta is {delta:g}, above {MAX_USUAL_DELTA:g}: it is the share of cases in which anything about a record may come "
             "out; pass one well below 1/records, e.g. 1e-6"
         )
     if not chosen:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from ..trusted import validate
 from ..trusted.accountants.terms import Budget, Terms
 from ..trusted.events import Adjacency
-from .account import UNITS, Account, Unit, named
+from .account import UNITS, Account, UnitName, named
 from .concerns import warn_of
 from .purse import Purse
-from .store import Store
+from .store import PurseStore
 
 if TYPE_CHECKING:
     from .ledger import Ledger
@@ -27,9 +27,9 @@ def spending(
     dataset: str | None = None,
     *,
     adjacency: Adjacency | None = None,
-    unit: Unit = "record",
+    unit: UnitName = "record",
     terms: Terms | str | None = None,
-    store: Store | str | os.PathLike[str] | None = None,
+    store: PurseStore | str | os.PathLike[str] | None = None,
     ledger: Ledger | str | os.PathLike[str] | None = None,
 ) -> Account:
     """An account: ``with`` it, all private fits share one budget, and what does not fit is refused before it begins.

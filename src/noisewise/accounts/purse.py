@@ -13,19 +13,28 @@ from typing import Any
 from ..trusted import validate
 from ..trusted.accountants.base import as_events, currency
 from ..trusted.accountants.common import Unpriceable
-from ..trusted.accountants.terms import LEAST_DELTA, Budget, Terms
+from ..trusted.accountants.terms import MIN_DELTA, Budget, Terms
 from ..trusted.counts import BudgetExhausted, NotCopied
 from ..trusted.events import ApproximateDP, Composed, Event, FixedBatch, Gaussian, Poisson, leaves
 from ..trusted.meter import AdditiveMeter, Meter, PlanMeter
 from ..trusted.opening import open_meter, rebuilt_terms
-from .store import BLOCK, UNUSED, Amount, Closed, Entry, Memory, SpendingFile, Store
-from .store import Part as Part
+from .store import (
+    CLAIM_SHARE,
+    UNUSED,
+    Amount,
+    Closed,
+    MemoryStore,
+    PurseEntry,
+    PurseStore,
+    SpendingFile,
+)
+from .store import PurseShare as PurseShare
 
-MOST_EPSILON = 1e3  # nobody asks for more
+MAX_PROMISED_EPSILON = 1e3  # nobody asks for more
 
 
 class Purse(NotCopied):
-    """Counts what runs spend of one budget, in whatever it is given: nothing, a file, or another :class:`Store`.
+    """Counts what runs spend of one budget, in whatever it is given: nothing, a file, or another :class:`PurseStore`.
 
     Without ``terms`` the promises of the runs add up (basic composition): a run takes its epsilon and its delta whole,
     unless it asked nothing. With adaptive ``terms`` the purse is a filter over all runs: an adaptive run in the same
@@ -56,7 +65,7 @@ class Purse(NotCopied):
     __slots__ = ("_budget", "_cap", "_filter", "_holders", "_store", "_terms")
 
     def __init__(
-        self, budget: Budget, terms: Terms | None = None, *, store: Store | str | os.PathLike[str] | None = None
+        self, budget: Budget, terms: Terms | None = None, *, store: PurseStore | str | os.PathLike[str] | None = None
     ) -> None:
         super().__init__()
         self._budget, self._filter = budget, None
@@ -79,7 +88,7 @@ class Purse(NotCopied):
             "cap": {"cost": cap.cost, "delta": cap.delta},
         }
         self._store = (
-            Memory() if store is None else SpendingFile(store) if isinstance(store, str | os.PathLike) else store
+            MemoryStore() if store is None else SpendingFile(store) if isinstance(store, str | os.PathLike) else store
         )
         self._store.left(self._terms)  # a file that cannot be read is refused before anything is planned
 
@@ -94,7 +103,7 @@ class Purse(NotCopied):
         return self._terms
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[PurseEntry, ...]:
         """The runs so far, as they are written down."""
         return self._store.entries(self._terms)
 
@@ -112,7 +121,7 @@ class Purse(NotCopied):
     @property
     def durable(self) -> bool:
         """Whether what is spent is written down where it outlives this process."""
-        return not isinstance(self._store, Memory)
+        return not isinstance(self._store, MemoryStore)
 
     @property
     def left(self) -> tuple[Fraction, Fraction]:
@@ -132,12 +141,12 @@ class Purse(NotCopied):
         share: float = 1.0,
         what: str = "run",
         number: int | None = None,
-    ) -> Part:
+    ) -> PurseShare:
         """A run on these terms, reserved when this returns: durably, before its meter can be spent from.
 
         It promises ``budget``, or ``share`` of what is left. Raises ``BudgetExhausted`` when that is not there.
         ``number``: of a part that an earlier process of the same run has reserved and not settled, which is taken up: unless
-        a journal says what that one used (:meth:`Part.known`), it is settled as used whole.
+        a journal says what that one used (:meth:`PurseShare.known`), it is settled as used whole.
         """
         self._check_process()
         validate.share(share=share)
@@ -149,7 +158,7 @@ class Purse(NotCopied):
             )
         meter = open_meter(promise, terms)
         described = {"what": str(what), **_promise(promise), "meter": meter.describe()}
-        entries = [Entry(described, most) for most in self.prices(meter)]
+        entries = [PurseEntry(described, most) for most in self.prices(meter)]
         if number is not None and 0 <= number < len(there := self.entries):
             entry = next((entry for entry in entries if there[number].is_that_of(entry)), None)
             if entry is None:
@@ -162,14 +171,16 @@ class Purse(NotCopied):
                 return self._held(self._store.reserve(self._terms, entry), entry, meter)
         return self._held(self._store.reserve(self._terms, entries[-1]), entries[-1], meter)
 
-    def _held(self, number: int, entry: Entry, meter: Meter, claimed: float = 0.0, *, unknown: bool = False) -> Part:
+    def _held(
+        self, number: int, entry: PurseEntry, meter: Meter, claimed: float = 0.0, *, unknown: bool = False
+    ) -> PurseShare:
         """The part, paid by this meter alone: one that held it before, as of a run that was stopped, is closed."""
         with self._lock:
             before = self._holders.setdefault(number, [])
             for earlier in before:
                 earlier.close()
             before.append(meter)
-        return Part(self, number, entry, meter, claimed, unknown=unknown)
+        return PurseShare(self, number, entry, meter, claimed, unknown=unknown)
 
     def largest(self, share: float = 1.0, one_shot_delta: float = 0.0, delta: float | None = None) -> Budget:
         """The largest promise that ``share`` of what is left can keep, rounded down; ``BudgetExhausted`` if none can.
@@ -182,7 +193,7 @@ class Purse(NotCopied):
             left = (down(cost), down(rest))
             if self.filtered:
                 left = (self._worth(cost, one_shot_delta, delta), self._budget.delta if delta is None else delta)
-        if not (left[0] > 0 and left[1] >= LEAST_DELTA):
+        if not (left[0] > 0 and left[1] >= MIN_DELTA):
             raise BudgetExhausted(f"asked for a share {share:.3g} of what is left of the purse, which is too little")
         return Budget(*left, self._budget.adjacency)
 
@@ -211,7 +222,7 @@ class Purse(NotCopied):
         """The largest promise with at most this delta of a run that counts as its promise; None where none fits."""
         cost, share = self.left
         delta = min(float(delta), down(share))
-        if not delta >= LEAST_DELTA:
+        if not delta >= MIN_DELTA:
             return None
 
         def fits(epsilon: float) -> bool:
@@ -238,7 +249,7 @@ class Purse(NotCopied):
             return currency(budget, self._filter.accountant, order=order, one_shot_delta=one_shot_delta).cap
 
         low, high = 0.0, float(self._budget.epsilon)
-        while delta is not None and high < MOST_EPSILON and bought(high) <= cost:
+        while delta is not None and high < MAX_PROMISED_EPSILON and bought(high) <= cost:
             high *= 2  # at a smaller delta the same cost is a larger epsilon
         if bought(high) <= cost:
             return high
@@ -329,11 +340,17 @@ class Purse(NotCopied):
         if not own:
             return reserved
         shown = _shows(journal, meter)
-        least = _least(reserved.cost, max(claimed - BLOCK * (1 + 1e-6), 0.0) if shown else claimed)
+        least = _least(reserved.cost, max(claimed - CLAIM_SHARE * (1 + 1e-6), 0.0) if shown else claimed)
         return Amount(max(spent.cost, least), spent.delta if shown else reserved.delta)
 
     def _settle(
-        self, number: int, entry: Entry, meter: Meter, state: str, claimed: tuple[float, float], journal: Closed | None
+        self,
+        number: int,
+        entry: PurseEntry,
+        meter: Meter,
+        state: str,
+        claimed: tuple[float, float],
+        journal: Closed | None,
     ) -> None:
         self._check_process()  # a forked copy does not know what the run spent since
         meter.close()

@@ -1,4 +1,4 @@
-"""Where spending is written down: in memory, in a file, or whatever else keeps the protocol of :class:`Store`.
+"""Where spending is written down: in memory, in a file, or whatever else keeps the protocol of :class:`PurseStore`.
 
 A file ``spending.json`` holds one purse and a list of its runs, each with the same keys::
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .purse import Purse
 
 STATES = ("reserved", "spent", "failed")
-BLOCK = 1 / 16  # of its part: what a run claims at a time, and what a crash can cost
+CLAIM_SHARE = 1 / 16  # of its part: what a run claims at a time, and what a crash can cost
 UNUSED = math.ulp(0.0)  # a claim of a run that gives its part back whole: nobody else may go on with it
 TAKEN_UP = "another process has taken up this run since; let that one finish: what is drawn is paid for once"
 
@@ -71,7 +71,7 @@ class Closed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PurseEntry:
     """One run of a purse: its terms as plain data, the most it may spend, and what it did spend once that is known."""
 
     terms: Mapping[str, Any]
@@ -97,12 +97,12 @@ class Entry:
         """What it takes of the purse now."""
         return self.reserved if self.spent is None else self.spent
 
-    def is_that_of(self, other: Entry) -> bool:
+    def is_that_of(self, other: PurseEntry) -> bool:
         """Whether the other one, as it is asked for, is this run, reserved and not settled."""
         return self.state == "reserved" and self.terms == other.terms and other.reserved.within(self.reserved)
 
 
-Entries = tuple[Entry, ...]
+Entries = tuple[PurseEntry, ...]
 
 
 def left_of(cap: Amount, entries: Entries) -> tuple[Fraction, Fraction]:
@@ -112,13 +112,13 @@ def left_of(cap: Amount, entries: Entries) -> tuple[Fraction, Fraction]:
     return cost, Fraction(cap.delta) - sum(Fraction(amount.delta) for amount in counted)
 
 
-class Store(Protocol):
+class PurseStore(Protocol):
     """Keeps the runs of one purse. Each call is atomic, also against other processes, and durable when it returns."""
 
     def entries(self, terms: Mapping[str, Any]) -> Entries:
         """All runs so far; refused when the store belongs to a purse with other terms."""
 
-    def reserve(self, terms: Mapping[str, Any], entry: Entry) -> int:
+    def reserve(self, terms: Mapping[str, Any], entry: PurseEntry) -> int:
         """Write down a run if the cap has room for all it reserves, and give it a number; else ``BudgetExhausted``."""
 
     def claim(self, terms: Mapping[str, Any], number: int, before: float, after: float) -> None:
@@ -127,7 +127,7 @@ class Store(Protocol):
         A run that stops in good order claims less than before: what it did use.
         """
 
-    def settle(self, terms: Mapping[str, Any], number: int, settled: Entry) -> None:
+    def settle(self, terms: Mapping[str, Any], number: int, settled: PurseEntry) -> None:
         """Put the settled run in the place of the reserved one; a run is settled once, by who claimed its part last."""
 
     def left(self, terms: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
@@ -147,7 +147,7 @@ class _Kept(ABC):
     def entries(self, terms: Mapping[str, Any]) -> Entries:
         return self._change(terms, lambda entries: entries)
 
-    def reserve(self, terms: Mapping[str, Any], entry: Entry) -> int:
+    def reserve(self, terms: Mapping[str, Any], entry: PurseEntry) -> int:
         def edit(entries: Entries) -> Entries:
             cost, delta = left_of(Amount(**terms["cap"]), entries)
             if entry.reserved.cost > cost or entry.reserved.delta > delta:
@@ -171,7 +171,7 @@ class _Kept(ABC):
     def left(self, terms: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
         return left_of(Amount(**terms["cap"]), self.entries(terms))
 
-    def settle(self, terms: Mapping[str, Any], number: int, settled: Entry) -> None:
+    def settle(self, terms: Mapping[str, Any], number: int, settled: PurseEntry) -> None:
         def edit(entries: Entries) -> Entries:
             if number >= len(entries) or not entries[number].is_that_of(settled):
                 raise ValueError(f"run {number} is not reserved as it should be; it may have been settled before")
@@ -182,7 +182,7 @@ class _Kept(ABC):
         self._change(terms, edit)
 
 
-class Memory(_Kept):
+class MemoryStore(_Kept):
     """Nothing is written down: the purse is forgotten with the process."""
 
     def __init__(self) -> None:
@@ -242,7 +242,7 @@ class SpendingFile(_Kept):
         )
 
 
-def entry_to_dict(entry: Entry) -> dict[str, Any]:
+def entry_to_dict(entry: PurseEntry) -> dict[str, Any]:
     """A run as the file has it."""
 
     def amount(value: Amount) -> dict[str, float]:
@@ -253,14 +253,14 @@ def entry_to_dict(entry: Entry) -> dict[str, Any]:
     return {**kept, "claimed": entry.claimed}
 
 
-def entry_from_dict(data: Any) -> Entry:
+def entry_from_dict(data: Any) -> PurseEntry:
     """What :func:`entry_to_dict` wrote; ValueError for what makes no sense."""
     claimed = data.get("claimed", 0.0) if isinstance(data, dict) else 0.0  # files of before have none
     data = {name: value for name, value in data.items() if name != "claimed"} if isinstance(data, dict) else data
     _exactly(data, ("terms", "reserved", "spent", "state"), "a run")
     check_terms(data["terms"])
     _exactly(data["reserved"], ("cost", "delta"), "reserved")
-    entry = Entry(data["terms"], Amount(**data["reserved"]), claimed=claimed)
+    entry = PurseEntry(data["terms"], Amount(**data["reserved"]), claimed=claimed)
     if (spent := data["spent"]) is not None:
         _exactly(spent, ("cost", "delta", "events"), "spent")
         events = tuple(from_dict(event) for event in spent["events"])
@@ -282,13 +282,13 @@ def _exactly(data: Any, keys: tuple[str, ...], what: str) -> None:
         raise ValueError(f"{what} should have exactly {', '.join(keys)}")
 
 
-class Part:
+class PurseShare:
     """One run's part of a purse: ``meter`` pays until the run is settled, which leaving the ``with`` block does."""
 
     __slots__ = ("_claimed", "_entry", "_most", "_number", "_purse", "_unknown", "meter")
 
     def __init__(
-        self, purse: Purse, number: int, entry: Entry, meter: Meter, claimed: float = 0.0, *, unknown: bool = False
+        self, purse: Purse, number: int, entry: PurseEntry, meter: Meter, claimed: float = 0.0, *, unknown: bool = False
     ) -> None:
         self._purse, self._number, self._entry, self.meter, self._claimed = purse, number, entry, meter, claimed
         self._most = claimed  # that was ever claimed, as far as this process knows
@@ -328,7 +328,7 @@ class Part:
 
     __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = NotCopied._refuse  # it knows what it claimed
 
-    def __enter__(self) -> Part:
+    def __enter__(self) -> PurseShare:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:

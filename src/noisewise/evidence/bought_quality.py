@@ -24,11 +24,11 @@ from ..trusted.accountants.choose import choose_terms
 from ..trusted.events import Repeated, to_dict
 from ..trusted.losses import Logistic, Loss, Softmax, Squared
 from ..trusted.models import MLP, Additive, Linear, Model
-from ..trusted.stores.grid import Store, in_memory
+from ..trusted.stores.grid import Allocator, in_memory
 from ..trusted.stores.protocol import Elsewhere
 from ..trusted.units import RECORD, Unit
+from .metrics import Quality
 from .noised_metrics import Noised, edges_for, of_histogram, of_moments
-from .quality import Quality
 
 MARGIN = 0.25  # scores without probabilities are margins, about 1: what stands for one unit of log-odds
 SIZE_SHARE = {True: 0.1, False: 0.3}  # for the number of records when it is private, beside a histogram or five sums
@@ -42,7 +42,7 @@ def private_quality(
     *,
     size_is_public: bool = False,
     seed: int | None = None,
-    store: Store = in_memory,
+    store: Allocator = in_memory,
     purse: Purse | Account | None = None,
     unit: Unit = RECORD,
     table: int | None = None,

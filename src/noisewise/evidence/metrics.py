@@ -15,11 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..accounts import Budget
+from ..tables.fit.fitted import Fitted
+from ..tables.fit.labels import Classes, class_codes
+
 Floats = NDArray[np.float64]
 Array = NDArray[Any]
 ABOUT_95 = 1.96
-BINS = 15  # of equal mass, for the calibration error
-CLEAR = 3.0  # standard deviations of its noise that a count must be, to be divided by
+CALIBRATION_BINS = 15  # of equal mass, for the calibration error
+MIN_COUNT_DEVIATIONS = 3.0  # of its noise: a smaller count is not divided by
 WORDS = {
     "accuracy": "accuracy",
     "baseline_accuracy": "always answering the same",
@@ -33,7 +37,7 @@ WORDS = {
 }
 NAMES = tuple(WORDS)
 SHARES = ("accuracy", "baseline_accuracy", "balanced_accuracy")  # shown as percentages
-LEAST = np.finfo(np.float64).eps  # a smaller probability counts as this one
+MIN_PROBABILITY = np.finfo(np.float64).eps  # a smaller probability counts as this one
 
 
 class Metric(NamedTuple):
@@ -64,8 +68,8 @@ class Figures:
         how = "No better than" if self.gain.value <= 0 else "Not clearly better than"
         always, auc = self.metrics["baseline_accuracy"].value, self.metrics["roc_auc"]
         right = "" if always is None else f", which is right {always:.1%} of the time"
-        ranks = auc.interval is not None and auc.interval[0] > 0.5
-        but = f". It does tell classes apart, by rank (ROC AUC {auc.value:.3f})" if ranks else ""
+        ranks_well = auc.interval is not None and auc.interval[0] > 0.5
+        but = f". It does tell classes apart, by rank (ROC AUC {auc.value:.3f})" if ranks_well else ""
         return f"{how} always answering {self.answer}{right}{but}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -154,7 +158,7 @@ def of_predictions(
     }
     curve = None
     if probabilities is not None:
-        losses = -np.log(np.maximum(probabilities[np.arange(n), truth], LEAST))
+        losses = -np.log(np.maximum(probabilities[np.arange(n), truth], MIN_PROBABILITY))
         found["log_loss"] = measured(float(losses.mean()), float(losses.var()) / n, most=math.inf)
         sure, happened = (
             (probabilities[:, 1], truth == 1)
@@ -195,7 +199,7 @@ def _ranked(truth: Array, scores: Array, of_class: Array) -> Metric:
 def _calibrated(sure: Floats, happened: Floats) -> tuple[Metric, tuple[dict[str, float], ...]]:
     """Expected calibration error in bins of equal mass, and what is in each."""
     n, order = len(sure), np.argsort(sure, kind="stable")
-    parts = np.array_split(order, min(BINS, n))
+    parts = np.array_split(order, min(CALIBRATION_BINS, n))
     gaps = np.array([(happened[part] - sure[part]).sum() / n for part in parts])
     spread = np.array([(happened[part] - sure[part]).var() * len(part) / n**2 for part in parts])
     curve = tuple(_point(sure[part].mean(), happened[part].mean(), len(part) / n) for part in parts)
@@ -226,3 +230,45 @@ def number_figures(found: dict[str, Metric]) -> Figures:
     """Figures of a regression; one answer for all, the mean, has an R^2 of 0."""
     found = {name: found.get(name, NONE) for name in NAMES}
     return Figures(found, found["r2"], "the mean of the target")
+
+
+# How good a model is: on public rows for free; :mod:`noisewise.evidence.bought_quality` buys the score on private ones.
+
+
+@dataclass(frozen=True)
+class Quality:
+    """A score with a 95 % interval for what the model would score on endlessly many such rows, and the other figures."""
+
+    metric: str
+    value: float
+    interval: tuple[float, float]
+    budget: Budget | None
+    figures: Figures
+    events: tuple[dict[str, Any], ...] = ()
+
+
+def public_quality(fitted: Fitted, X: NDArray[Any], y: NDArray[Any]) -> Quality:
+    """The score on public rows: scaled rows and labels as ``fit`` takes them."""
+    if not len(y):
+        raise ValueError("there are no rows to score; pass some")
+    if not isinstance(fitted.labels, Classes):
+        predicted, targets = fitted.predictions(X), np.asarray(y, dtype=float)
+        errors = np.square(predicted - targets)
+        mean = float(errors.mean())
+        interval = within(mean, float(errors.std()) / math.sqrt(len(y)), 0, math.inf)
+        return Quality("mean squared error", mean, interval, None, of_numbers(predicted, targets))
+    figures = class_figures(fitted.labels, y, fitted.scores(X), fitted.probabilities(X) if fitted.likely else None)
+    accuracy = figures.metrics["accuracy"]
+    assert accuracy.value is not None and accuracy.interval is not None
+    return Quality("accuracy", accuracy.value, accuracy.interval, None, figures)
+
+
+def class_figures(
+    labels: Classes, y: NDArray[Any], scores: NDArray[Any], probabilities: NDArray[Any] | None
+) -> Figures:
+    """Figures of scores on rows whose classes are known."""
+    decisions = labels.decisions(scores)
+    predicted = (decisions > 0).astype(int) if decisions.ndim == 1 else decisions.argmax(axis=1)
+    truth = class_codes(labels.values, y)
+    ranked = decisions if decisions.ndim == 1 or probabilities is None else probabilities
+    return of_predictions(truth, predicted, ranked, probabilities, labels.values.tolist())

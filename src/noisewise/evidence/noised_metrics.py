@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from .metrics import (
-    BINS,
-    CLEAR,
+    CALIBRATION_BINS,
+    MIN_COUNT_DEVIATIONS,
     NONE,
     Array,
     Figures,
@@ -55,14 +55,14 @@ class Noised:
 
 
 @dataclass(frozen=True)
-class Cells:
+class NoisedCounts:
     """The counts of one histogram of all records, moved so that they add up to their number."""
 
     counts: Floats
     source: Noised
 
     @classmethod
-    def of(cls, source: Noised, where: slice, shape: tuple[int, ...]) -> Cells:
+    def of(cls, source: Noised, where: slice, shape: tuple[int, ...]) -> NoisedCounts:
         noisy = source.values[where]
         return cls((noisy + (source.size - noisy.sum()) / len(noisy)).reshape(shape), source)
 
@@ -85,7 +85,9 @@ class Cells:
 
     def clear(self, mask: Array) -> bool:
         """Whether these cells hold more than noise, so that one may divide by them."""
-        return float((self.counts * mask).sum()) > max(CLEAR * math.sqrt(self.noise(mask.astype(float))), 1.0)
+        return float((self.counts * mask).sum()) > max(
+            MIN_COUNT_DEVIATIONS * math.sqrt(self.noise(mask.astype(float))), 1.0
+        )
 
 
 def of_histogram(source: Noised, edges: Floats, names: Sequence[Any], *, likely: bool) -> Figures:
@@ -100,13 +102,15 @@ def of_histogram(source: Noised, edges: Floats, names: Sequence[Any], *, likely:
     truth: Array
     guess: Array
     if classes == 2:
-        table = surest = Cells.of(source, slice(None), (bins, 2))
+        table = surest = NoisedCounts.of(source, slice(None), (bins, 2))
         blocks = [table]
         above, truth = np.indices((bins, 2))
         guess = (above > np.searchsorted(edges, 0.0)).astype(int)
     else:
-        *blocks, surest = (Cells.of(source, slice(k * size, (k + 1) * size), (bins, 2)) for k in range(classes + 1))
-        table = Cells.of(source, slice((classes + 1) * size, None), (classes, classes))
+        *blocks, surest = (
+            NoisedCounts.of(source, slice(k * size, (k + 1) * size), (bins, 2)) for k in range(classes + 1)
+        )
+        table = NoisedCounts.of(source, slice((classes + 1) * size, None), (classes, classes))
         truth, guess = np.indices((classes, classes))
     found, often, gain = _of_table(table, truth, guess, classes)
     places, curve = _inside(edges), None
@@ -122,7 +126,7 @@ def of_histogram(source: Noised, edges: Floats, names: Sequence[Any], *, likely:
     return Figures(found, gain, repr(str(names[often])), shown, curve)
 
 
-def _of_table(table: Cells, truth: Array, guess: Array, classes: int) -> tuple[dict[str, Metric], int, Metric]:
+def _of_table(table: NoisedCounts, truth: Array, guess: Array, classes: int) -> tuple[dict[str, Metric], int, Metric]:
     """Figures of labels and predictions, the most frequent class, and what the model gains over it."""
     n, right = table.source.size, truth == guess
     labels = [truth == k for k in range(classes)]
@@ -146,7 +150,7 @@ def _of_table(table: Cells, truth: Array, guess: Array, classes: int) -> tuple[d
     return found, often, measured(value, table.noise(slope) + table.sampling(slope), -1.0)
 
 
-def _ranked(blocks: Sequence[Cells], places: Floats) -> Metric:
+def _ranked(blocks: Sequence[NoisedCounts], places: Floats) -> Metric:
     """ROC AUC, of several classes the mean; the same rows are in all blocks, so that their sampling errors may all agree."""
     values, noises, errors = [], [], []
     for block in blocks:
@@ -181,7 +185,7 @@ def _profile(counts: Floats, places: Floats) -> Floats:
     return np.asarray(weights / weights.sum(1)[:, None])
 
 
-def _log_loss(blocks: Sequence[Cells], places: Floats) -> Metric:
+def _log_loss(blocks: Sequence[NoisedCounts], places: Floats) -> Metric:
     """The mean of -log(probability of the label): for two classes of either label, else of each class where it is one."""
     two = len(blocks) == 1
     both = (np.logaddexp(0.0, places), np.logaddexp(0.0, -places))
@@ -199,14 +203,14 @@ def _log_loss(blocks: Sequence[Cells], places: Floats) -> Metric:
     return measured(value, own + shared, most=math.inf)
 
 
-def _calibrated(block: Cells, sure: Floats) -> tuple[Metric, tuple[dict[str, float], ...]]:
+def _calibrated(block: NoisedCounts, sure: Floats) -> tuple[Metric, tuple[dict[str, float], ...]]:
     """Calibration error over neighbouring bins taken together until they hold their share, and more than noise."""
     n, masks, held = block.source.size, [], []
     for b in range(len(sure)):
         held.append(b)
         mask = np.zeros(block.counts.shape, bool)
         mask[held] = True
-        if (block.counts * mask).sum() >= n / BINS and block.clear(mask):
+        if (block.counts * mask).sum() >= n / CALIBRATION_BINS and block.clear(mask):
             masks.append(mask)
             held = []
     if held and masks:
@@ -256,7 +260,7 @@ def of_moments(source: Noised, low: float, high: float) -> tuple[Figures, Metric
     }
     variance = (around - (2 * y - 1) ** 2) / 4
     of_variance = (0.0, 0.0, 0.0, 1 - 2 * y, 0.25)
-    if variance > max(CLEAR * math.sqrt(noise(of_variance)), 1e-9):
+    if variance > max(MIN_COUNT_DEVIATIONS * math.sqrt(noise(of_variance)), 1e-9):
         ratio = square / variance
         gradient = np.array([0.0, -1.0, 0.0, 0.0, 0.0]) / variance + ratio / variance * np.array(of_variance)
         farthest = (

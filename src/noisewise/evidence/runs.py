@@ -25,14 +25,23 @@ from safetensors.numpy import load as tensors_in
 from safetensors.numpy import save as as_tensors
 
 from ..accounts.atomic import force_to_disk, locked, umask
-from ..statements.json_shapes import check_shape
-from ..statements.seal import FORMAT, PROTECTOR, TRACE_FORMAT, checked_contents, formatted, json_of, put_json, reseal
+from ..statements.seal import (
+    FORMAT,
+    PROTECTOR,
+    TRACE_FORMAT,
+    check_shape,
+    checked_contents,
+    formatted,
+    json_of,
+    put_json,
+    reseal,
+)
 from ..statements.seal import check_seal as check_seal
 from ..statements.statement import Statement
 from ..statements.verify import verify as verify
 from ..tables.fit.fitted import Fitted
 from ..trusted.events import from_dict, to_dict
-from ..trusted.trace import Released
+from ..trusted.units import Released
 
 SOFTWARE = ("noisewise", "torch", "numpy", "scikit-learn", "pyarrow")
 BAD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, SafetensorError)

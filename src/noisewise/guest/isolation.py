@@ -73,7 +73,7 @@ PARTLY = (
     ({"x86_64": 72, "aarch64": 25}, 1, ((EQUAL, 1024), (EQUAL, 1026))),  # fcntl: F_SETLEASE, F_NOTIFY tell who opens a file
     ({"x86_64": 16, "aarch64": 29}, 1, ((AT_LEAST, 0x5500),)),  # ioctl: those of file systems, some of which tell how full they are
 )  # fmt: skip
-Line = tuple[int, int, int, int]
+Instruction = tuple[int, int, int, int]
 
 
 def call_filter() -> bytes | None:
@@ -81,7 +81,7 @@ def call_filter() -> bytes | None:
     if platform.machine() not in CALLS:
         return None
     machine, numbers = CALLS[platform.machine()]
-    program: list[Line] = [
+    program: list[Instruction] = [
         (LOAD, 0, 0, 4),  # the machine that the call is made for
         (EQUAL, 1, 0, machine),
         (RETURN, 0, 0, KILL),
@@ -95,11 +95,11 @@ def call_filter() -> bytes | None:
     return b"".join(struct.pack("=HBBI", *line) for line in program)
 
 
-def _refused(number: int, test: int = EQUAL, answer: int = NOT_PERMITTED) -> list[Line]:
+def _refused(number: int, test: int = EQUAL, answer: int = NOT_PERMITTED) -> list[Instruction]:
     return [(test, 0, 1, number), (RETURN, 0, 0, answer)]
 
 
-def _partly(number: int, argument: int, tests: tuple[tuple[int, int], ...]) -> list[Line]:
+def _partly(number: int, argument: int, tests: tuple[tuple[int, int], ...]) -> list[Instruction]:
     """Refuse a call where any of the tests holds of the low 32 bits of an argument."""
     count = len(tests)
     return [

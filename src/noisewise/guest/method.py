@@ -19,8 +19,7 @@ from ..trusted import validate
 from ..trusted.events import FULL, Sampling
 from ..trusted.losses import loss_names
 from .isolation import ISOLATIONS, Isolation, located, package_of, refuse_readable
-from .running import Guest, GuestFailed, borrowed, end_idle, printable
-from .serving import Served
+from .running import Guest, GuestFailed, Served, borrowed, end_idle, printable
 from .wire import facts_to, public_to, sampling_from, terms_from, vector_from
 
 WORDS = {"title": 100, "summary": 1000, "paper": 1000}  # what a guest says of itself, and how long it may be

@@ -9,7 +9,7 @@ from ..accounts import Budget, BudgetExhausted
 from ..asking import Answer, Asking, Facts, array, in_kind
 from ..trusted.events import FULL, Event, Leaf, Sampling, from_dict, plain_sampling, to_dict
 from ..trusted.features.features import Features
-from ..trusted.trace import Released
+from ..trusted.units import Released
 from .wire import Wire, answer_from, facts_from, question_to, trace_from, walk_to
 
 ERRORS = {
@@ -18,7 +18,7 @@ ERRORS = {
 }
 
 
-class Refused(ValueError):
+class RequestRefused(ValueError):
     """A request that the host refused."""
 
 
@@ -103,4 +103,4 @@ class RemoteMeter:
 def _raised(word: str) -> NoReturn:
     if word == "exhausted":
         raise BudgetExhausted("the budget has no room for this")
-    raise Refused(ERRORS.get(word, "the host failed"))
+    raise RequestRefused(ERRORS.get(word, "the host failed"))

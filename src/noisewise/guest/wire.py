@@ -21,17 +21,16 @@ from ..accounts import Budget, Terms
 from ..asking import QUESTIONS, Answer, Facts, PublicCurator, array
 from ..remote.messages import pack, unpack
 from ..trusted.events import from_dict, plain_sampling, to_dict
-from ..trusted.features.table_columns import TableColumn
+from ..trusted.features.features import TableColumn
 from ..trusted.losses import ClassWeighted, Loss, loss_named
 from ..trusted.models import MLP, Additive, Linear, Model
 from ..trusted.question import plain
-from ..trusted.trace import Released
-from ..trusted.units import Unit
+from ..trusted.units import Released, Unit
 from ..trusted.walks import WHOLE
 from ..trusted.walks.oneshot import whole_numbers
 
 MAX_MESSAGE = 1 << 28  # bytes
-CHUNK = 1 << 20  # bytes that are read or written at once
+BYTES_PER_CALL = 1 << 20  # of reading or writing
 MAX_OUTPUT = 1 << 16  # bytes of what a guest prints that are kept
 MAX_WALK = 10**5  # steps or passes of a walk: the host takes them all before it answers
 
@@ -57,7 +56,7 @@ class Wire:
         rest, until = memoryview(len(body).to_bytes(8, "little") + body), _until(seconds)
         while rest:
             _wait({self._writing: select.POLLOUT}, until)
-            rest = rest[os.write(self._writing, rest[:CHUNK]) :]
+            rest = rest[os.write(self._writing, rest[:BYTES_PER_CALL]) :]
 
     def receive(self, seconds: float | None = None) -> Any:
         """The next value; EOFError when the other side is gone, BadMessage for what is none."""
@@ -76,7 +75,7 @@ class Wire:
             if self._printed in ready:
                 self.listen()
             if self._reading in ready:
-                more = os.read(self._reading, CHUNK)
+                more = os.read(self._reading, BYTES_PER_CALL)
                 if not more:
                     raise EOFError("the other side is gone")
                 self._read += more
@@ -88,7 +87,7 @@ class Wire:
         """Take what was printed by now, in one piece: who prints without end is not listened to without end."""
         with suppress(BlockingIOError):
             if self._printed is not None:
-                more = os.read(self._printed, CHUNK)
+                more = os.read(self._printed, BYTES_PER_CALL)
                 self.output += more[: max(MAX_OUTPUT - len(self.output), 0)]
                 self._printed = self._printed if more else None
 

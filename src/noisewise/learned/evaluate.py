@@ -23,9 +23,8 @@ from ..protect.optimizers import Momentum
 from ..protect.protector import Protector, by_hand, finished
 from ..trusted import validate
 from ..trusted.torch_extra import Tensor, torch
-from .differentiable import starts
 from .tasks import Tasks, TaskSource
-from .unroll import PublicTask, advance, start
+from .unroll import PublicTask, advance, start, starts
 
 EPSILONS = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8)
 NOTHING_LEFT = 1e-6  # of the budget: where a private run stops
@@ -34,7 +33,7 @@ KAPPA = 12.0  # a typical ||theta|| at the end of a good run, which sets the des
 EVALUATION, SELECTION = 20_000, 30_000  # seeds of the tasks: a horizon is not chosen on the tasks it is judged by
 
 Report = Callable[[int, int], None]
-Rows = list[dict[str, Any]]
+ResultRows = list[dict[str, Any]]
 
 
 @contextmanager
@@ -48,7 +47,7 @@ def on_one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-class Ended(NamedTuple):
+class TaskEnd(NamedTuple):
     """Where the copies of a task ended (R, ...): ``wanted`` is what the schedule would have spent without a limit."""
 
     thetas: Tensor
@@ -58,7 +57,7 @@ class Ended(NamedTuple):
     steps: Tensor
 
 
-def ended(part: Protector, task: PublicTask, seed: int) -> Ended:
+def ended(part: Protector, task: PublicTask, seed: int) -> TaskEnd:
     """Run every copy of a task until its horizon or the end of its budget."""
     with torch.no_grad():
         generator, run = torch.Generator().manual_seed(seed), start(part, task)
@@ -74,7 +73,7 @@ def ended(part: Protector, task: PublicTask, seed: int) -> Ended:
         if isinstance(part.schedule, LearnedSchedule) and part.schedule.design.form == "open":
             free, _ = advance(part, task, start(part, task), task.horizon, torch.Generator().manual_seed(seed))
             wanted = 1 - free.signal.remaining
-        return Ended(thetas, task.rows.mean_losses(thetas), spent, wanted, steps)
+        return TaskEnd(thetas, task.rows.mean_losses(thetas), spent, wanted, steps)
 
 
 def held_out_task(
@@ -132,7 +131,7 @@ def evaluate_protector(
     copies: int = 4,
     parts: bool = False,
     report: Report | None = None,
-) -> Rows:
+) -> ResultRows:
     """A row for each epsilon and protector: means and standard errors over ``many`` held-out tasks.
 
     ``parts``: also the same weights with equal noise, and with a fixed clip norm, to see what each part is worth.
@@ -143,7 +142,7 @@ def evaluate_protector(
     validate.whole(many=many, copies=copies)
     for epsilon in epsilons:
         validate.positive(epsilons=epsilon)
-    rows: Rows = []
+    rows: ResultRows = []
     weights, design = learned.weights, learned.design
     untrained, without = protector(zero_weights(design), design), _without(learned) if parts else {}
     names = ("learned", "zero-weight", "momentum", *without)
@@ -175,9 +174,9 @@ def _without(learned: Learned) -> dict[str, Protector]:
     }
 
 
-def _summary(epsilon: float, measured: dict[str, NDArray[np.float64]]) -> Rows:
+def _summary(epsilon: float, measured: dict[str, NDArray[np.float64]]) -> ResultRows:
     """The rows of one epsilon, from (tasks, measures) of each protector."""
-    rows: Rows = []
+    rows: ResultRows = []
     best = measured["learned"]
     for name, values in measured.items():
         row: dict[str, Any] = {"epsilon": epsilon, "protector": name}

@@ -33,12 +33,11 @@ import numpy as np
 
 from ..protect.learned.parts import new_weights, protector
 from ..protect.learned.weights import Design, Weights, weights_from
-from ..protect.protector import Run, with_scores_scaled
+from ..protect.protector import ProtectorRuns, with_scores_scaled
 from ..trusted import validate
 from ..trusted.torch_extra import Tensor, torch
-from .differentiable import starts
 from .tasks import Tasks
-from .unroll import PublicTask, Track, advance, calibrated_losses, detached, start
+from .unroll import PublicTask, Track, advance, calibrated_losses, detached, start, starts
 
 CONSTRAINTS = ("exact", "lagrangian", "tent", "batch_lagrangian", "batch_tent")
 OVERTIME = 1.5  # the tent looks past the horizon, to see whether the budget should have lasted longer
@@ -207,7 +206,7 @@ class Training:
         self._update(augmented, turn)
         return float(loss.detach()), float(spent.mean().detach())
 
-    def _objective(self, task: PublicTask, run: Run, track: Track) -> Tensor:
+    def _objective(self, task: PublicTask, run: ProtectorRuns, track: Track) -> Tensor:
         """F of each copy. For classifiers f_T is taken at the best scale of the scores, as accuracy would, and
         the scale of the released theta learns from the plain loss, which leaves the path alone."""
         recipe, final, model = self.recipe, track.losses[-1], task.rows.model
@@ -270,7 +269,7 @@ class Training:
         if all(bool(torch.isfinite(weight.grad).all()) for weight in moved if weight.grad is not None):
             self.optimizer.step()
 
-    def _note(self, run: Run) -> None:
+    def _note(self, run: ProtectorRuns) -> None:
         """The share of the budget that a run has asked for, paid norms and all, when it has come to T."""
         if self.recipe.tent:
             self.asked.append(1 - float(run.signal.remaining.detach().mean()))

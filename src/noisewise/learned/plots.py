@@ -35,7 +35,7 @@ class Steps(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Shown:
+class ComparedProtectors:
     """The learned and the zero-weight protector on one task at one epsilon."""
 
     epsilon: float
@@ -71,16 +71,19 @@ def shown_task(learned: Learned, epsilon: float, copies: int) -> PublicTask:
     return held_out_task(tasks, 0, 1, epsilon=epsilon, horizon=learned.horizon, copies=copies)
 
 
-def behaviour(learned: Learned, epsilons: tuple[float, ...] = SHOWN_EPSILONS, copies: int = 24) -> list[Shown]:
+def behaviour(
+    learned: Learned, epsilons: tuple[float, ...] = SHOWN_EPSILONS, copies: int = 24
+) -> list[ComparedProtectors]:
     """What is drawn by :func:`plot_behaviour`."""
     parts = [protector(weights, learned.design) for weights in (learned.weights, zero_weights(learned.design))]
     tasks = [shown_task(learned, epsilon, copies) for epsilon in epsilons]
     return [
-        Shown(epsilon, *(watched(part, task) for part in parts)) for epsilon, task in zip(epsilons, tasks, strict=True)
+        ComparedProtectors(epsilon, *(watched(part, task) for part in parts))
+        for epsilon, task in zip(epsilons, tasks, strict=True)
     ]
 
 
-def plot_behaviour(learned: Learned, path: Path, *, copies: int = 24) -> list[Shown]:
+def plot_behaviour(learned: Learned, path: Path, *, copies: int = 24) -> list[ComparedProtectors]:
     """Noise, clip norm, step size and loss per step, a colour for each epsilon; bands: 10 to 90 % of the copies."""
     results = behaviour(learned, copies=copies)
     task = shown_task(learned, SHOWN_EPSILONS[0], 1)

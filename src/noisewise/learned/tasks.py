@@ -44,8 +44,7 @@ from ..trusted.accountants.gdp import mu_of
 from ..trusted.losses import USUAL, loss_named, loss_names
 from ..trusted.models import MLP, Linear, Model
 from ..trusted.torch_extra import torch
-from .differentiable import TaskRows
-from .unroll import PublicTask
+from .unroll import PublicTask, TaskRows
 
 Floats = NDArray[np.float64]
 GENERATED = ("gaussian", "census", "quadratic", "digits")

@@ -26,7 +26,7 @@ from ..protect.learned.weights import Design
 from ..protect.learned.zoo import RANGES, Learned, digest, save_protector
 from ..trusted.accountants.gdp import epsilon_of
 from ..trusted.torch_extra import Tensor, torch
-from .evaluate import Rows, best_horizon, evaluate_protector, on_one_thread
+from .evaluate import ResultRows, best_horizon, evaluate_protector, on_one_thread
 from .meta import PAPER_DESIGN, PAPER_HORIZON, PAPER_RECIPE, Epoch, Recipe, Training
 from .plots import plot_curves
 from .tasks import Tasks, load_tasks
@@ -57,7 +57,7 @@ def find_tasks(name: str, folder: Path | None = None) -> Tasks:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """What is to be trained, and what to call it."""
 
     name: str
@@ -205,7 +205,7 @@ def _difference(kept: Any, wanted: Any) -> str:
 
 
 def train_protector(
-    plan: Plan, out: Path, *, resume: bool = False, report: Callable[[News], None] = lambda news: None
+    plan: TrainingPlan, out: Path, *, resume: bool = False, report: Callable[[News], None] = lambda news: None
 ) -> Learned:
     """Train, judge on held-out tasks, and write the protector, its curves and, until then, its checkpoints."""
     checkpoint, terms = checkpoint_of(out), plan.terms()
@@ -235,7 +235,7 @@ def train_protector(
     return learned
 
 
-def conclude(plan: Plan, training: WatchedTraining, out: Path, report: Callable[[News], None]) -> Learned:
+def conclude(plan: TrainingPlan, training: WatchedTraining, out: Path, report: Callable[[News], None]) -> Learned:
     """Choose the horizon, judge, and write everything down."""
     ranges, horizon = training.ranges(), training.horizon
     tried: dict[int, float] = {}
@@ -276,7 +276,7 @@ def conclude(plan: Plan, training: WatchedTraining, out: Path, report: Callable[
     return save_protector(out, training.weights, training.design, {**header, "held_out": five_digits(held_out)})
 
 
-def five_digits(rows: Rows) -> Rows:
+def five_digits(rows: ResultRows) -> ResultRows:
     """Rows with numbers of five significant digits, to keep the header small."""
     return [{k: float(f"{v:.5g}") if isinstance(v, float) else v for k, v in row.items()} for row in rows]
 

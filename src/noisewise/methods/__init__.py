@@ -17,12 +17,12 @@ from functools import cache, cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
-from ..trusted.spelling import did_you_mean
+from ..trusted.validate import did_you_mean
 from .base import Method
 from .nonprivate import NonPrivate
 
 RECOMMENDED = "descent"
-GROUP = "noisewise.methods"
+ENTRY_POINT_GROUP = "noisewise.methods"
 LABORATORY = "noisewise-lab"
 NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")  # of a method of another package
 
@@ -43,7 +43,7 @@ def shipped() -> dict[str, type[Method]]:
 def registry() -> dict[str, type[Method]]:
     """Every method that runs beside records, by name: ours, and those of our laboratory where that is installed."""
     kinds = dict(shipped())
-    for point in entry_points(group=GROUP):
+    for point in entry_points(group=ENTRY_POINT_GROUP):
         if _of_laboratory(point):
             kinds[point.name] = point.load()
     return dict(sorted(kinds.items()))
@@ -53,7 +53,7 @@ def registry() -> dict[str, type[Method]]:
 def registered_elsewhere() -> dict[str, str]:
     """Methods that other packages register, by name, as ``package.module:Class``; none of them is imported here."""
     found: dict[str, str] = {}
-    for point in entry_points(group=GROUP):
+    for point in entry_points(group=ENTRY_POINT_GROUP):
         if _of_laboratory(point):
             continue
         if point.name in registry() or found.get(point.name, point.value) != point.value:

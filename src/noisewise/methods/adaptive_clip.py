@@ -32,13 +32,13 @@ import numpy as np
 from ..accounts import Terms
 from ..asking import Answer, Curator, Facts, PublicCurator
 from ..trusted import validate
-from ..trusted.accountants.joint import joint_noise, split_noise
+from ..trusted.accountants.common import joint_noise, split_noise
 from ..trusted.events import FULL, Gaussian, Repeated, Sampling, sampled
 from .base import Array
 from .walk import Walk, WalkingMethod
 
 FORMS = ("quantile", "adaclip")
-FARTHEST = 1e3  # the clip stays within this factor of its start
+MAX_CLIP_RATIO = 1e3  # the clip stays within this factor of its start
 BETA_1, BETA_2 = 0.99, 0.9
 FLOOR = 0.1  # of the mean spread: a coordinate that looks quiet is still measured
 
@@ -112,7 +112,7 @@ class AdaptiveClip(WalkingMethod):
     def _next_clip(self, clip: float, below: float | None) -> float:
         share = min(max(below or 0.0, 0.0), 1.0)  # noise may take it outside
         moved = clip * math.exp(-self.clip_learning_rate * (share - self.target_quantile))
-        return min(max(moved, self.max_grad_norm / FARTHEST), self.max_grad_norm * FARTHEST)
+        return min(max(moved, self.max_grad_norm / MAX_CLIP_RATIO), self.max_grad_norm * MAX_CLIP_RATIO)
 
 
 def rescaled(state: State, answer: Answer) -> State:

@@ -35,17 +35,15 @@ from ..asking import Curator, Facts, FirstMoment, PublicCurator
 from ..protect.signal import worth, worth_of
 from ..trusted import validate
 from ..trusted.accountants.choose import choose_terms
-from ..trusted.features.features import Block, Features, even
-from ..trusted.features.scale import Floats
-from ..trusted.features.table_columns import TableColumn
+from ..trusted.features.features import Block, Features, Floats, TableColumn, even
 from ..trusted.questions.levels import ColumnLevels
 from ..trusted.units import RECORD, Unit
 from .agd import choice_epsilon
 from .base import Array, Method
 from .nonprivate import warm_start
 from .preparation import choices
+from .preparation.bounds import Ranks, public_ranks, ranks_from
 from .preparation.choices import Frequencies, Placed, balanced, main_blocks, pair_blocks, scales_of
-from .preparation.quantiles import Ranks, public_ranks, ranks_from
 from .preparation.smooth import SMOOTHINGS, choice_share, smoothed
 
 BETA = 0.9
@@ -53,7 +51,7 @@ MOMENT_SHARE = 0.05  # of a stage, for the mean row
 FIRST_STAGE = 0.3  # of the budget, for effects alone, when pairs follow
 LEARNT = 2.0  # rate x steps x 10 / (n mu) for the logistic loss
 SAMPLING = 1.0  # mu beyond which more budget does not lengthen the walk
-STEPS = 100
+USUAL_STEPS = 100
 PAIR_WEIGHT = 0.3  # of the squared length of rows
 WARM_START_L2 = 0.01
 LOSS_BOUND = 4.0  # of a loss that is compared, relative to the clip of its gradient
@@ -192,7 +190,7 @@ class AdditiveDescent(Method):
         share = FIRST_STAGE if self._paired(facts) else 1.0
         parts = (self._frequencies(private, blocks, share),)
         stage = self._stage(
-            private, 1, parts, (1.0,), share, round((self.steps or STEPS) * (1 / 3 if share < 1 else 1))
+            private, 1, parts, (1.0,), share, round((self.steps or USUAL_STEPS) * (1 / 3 if share < 1 else 1))
         )
         theta = np.zeros((facts.outputs, stage.features.width))
         if public is not None:
@@ -255,7 +253,7 @@ class AdditiveDescent(Method):
         shares = stage.placed.shares[:-1]
         blocks = pair_blocks(facts.table, stage.features, effects, shares, _clarity(facts), self.pairs)
         parts = (*stage.parts, self._frequencies(private, blocks, 1.0))
-        steps = (self.steps or STEPS) - stage.steps
+        steps = (self.steps or USUAL_STEPS) - stage.steps
         later = self._stage(private, 2, parts, (1 - PAIR_WEIGHT, PAIR_WEIGHT), 1.0, max(steps, 1))
         gains, scale = later.features.gains, later.placed.scale
         theta, variance = np.zeros((2, facts.outputs, later.features.width))

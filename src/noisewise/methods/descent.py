@@ -60,12 +60,13 @@ from .preparation.basis import (
 
 BETA = 0.9
 WARM_START_L2 = 0.1  # a start from few public rows should not run away
-LEAST_ROWS = 20  # public ones, whose mean is worth a basis
+MIN_PUBLIC_ROWS = 20  # whose mean is worth a basis
 USUAL_DIMENSION = 128  # the most columns of the tables for which kappa was chosen; rows beyond are wide
-MOST_COLUMNS = 2048  # for a second moment
-MOST_CLIP = 2.0  # times the usual clip norm
-MODULE_CAP = 0.2  # step size of heavy ball for a torch module
-USUAL_CAP, LONGEST, LONGEST_CLEAR = 4.0, 300, 1000  # step size and steps, and steps where a second moment was bought
+MAX_MOMENT_COLUMNS = 2048
+MAX_CLIP_FACTOR = 2.0  # times the usual clip norm
+MODULE_MAX_STEP_SIZE = 0.2  # of heavy ball for a torch module
+USUAL_MAX_STEP_SIZE = 4.0
+MAX_STEPS, MAX_CLEAR_STEPS = 300, 1000  # the second where a second moment was bought
 
 
 class State(NamedTuple):
@@ -177,11 +178,11 @@ class DeflatedDescent(HeavyBall):
         """A larger clip norm and longer steps, more of them where the largest eigenvalue forbids what noise would allow."""
         clip, steps, ratio = state.clip, state.steps, signal_to_noise(facts)
         if self.max_grad_norm is None:
-            wider = min(max(excess(facts, state), 1.0), MOST_CLIP)
+            wider = min(max(excess(facts, state), 1.0), MAX_CLIP_FACTOR)
             clip = min(clip * wider, max(clip, facts.lipschitz))
         stable, wanted = stable_step_size(facts, largest), wanted_step_size(facts, ratio, steps, clip)
         if self.steps is None and wanted > stable:
-            steps = min(round(steps * wanted / stable), LONGEST_CLEAR)
+            steps = min(round(steps * wanted / stable), MAX_CLEAR_STEPS)
         rate = min(wanted_step_size(facts, ratio, steps, clip), stable)
         return state._replace(clip=clip, steps=steps, learning_rate=rate)
 
@@ -192,15 +193,15 @@ class DeflatedDescent(HeavyBall):
 def needs_calibration(facts: Facts) -> bool:
     """Whether a model has layers, probabilities, and a budget that can mend them."""
     usable = facts.loss in LOSSES and LOSSES[facts.loss].has_probabilities
-    return usable and len(facts.groups) > 1 and (facts.size or 1.0) * worth(facts) >= calibration.LEAST
+    return usable and len(facts.groups) > 1 and (facts.size or 1.0) * worth(facts) >= calibration.MIN_CLARITY
 
 
 def default_step_size(facts: Facts, ratio: float, steps: int, clip: float) -> float:
     """What noise allows (:func:`wanted_step_size`), at most 4, and at most 2/M for the curvature M of a smooth loss on unit rows.
 
-    At most ``MODULE_CAP`` for a torch module, whose records need not be unit rows.
+    At most ``MODULE_MAX_STEP_SIZE`` for a torch module, whose records need not be unit rows.
     """
-    cap = MODULE_CAP if facts.tensors else USUAL_CAP
+    cap = MODULE_MAX_STEP_SIZE if facts.tensors else USUAL_MAX_STEP_SIZE
     return min(wanted_step_size(facts, ratio, steps, clip), cap, stable_step_size(facts))
 
 
@@ -216,7 +217,7 @@ def wanted_step_size(facts: Facts, ratio: float, steps: int, clip: float) -> flo
 
 def stable_step_size(facts: Facts, largest: float = 1.0) -> float:
     """2/M on rows whose second moment has this largest eigenvalue; 1 for unit rows that all point one way."""
-    return 2 / (facts.smoothness * largest) if math.isfinite(facts.smoothness) else USUAL_CAP
+    return 2 / (facts.smoothness * largest) if math.isfinite(facts.smoothness) else USUAL_MAX_STEP_SIZE
 
 
 def excess(facts: Facts, state: State) -> float:
@@ -225,10 +226,10 @@ def excess(facts: Facts, state: State) -> float:
     At the usual horizon, however few steps were asked for: a clear moment is a matter of the ratio alone.
     """
     bounded = math.isfinite(facts.smoothness) and math.isfinite(facts.lipschitz)
-    if not (facts.linear and bounded and facts.features <= MOST_COLUMNS):
+    if not (facts.linear and bounded and facts.features <= MAX_MOMENT_COLUMNS):
         return 0.0
-    wanted = wanted_step_size(facts, signal_to_noise(facts), max(state.steps, LONGEST), state.clip)
-    return wanted / (2 * min(USUAL_CAP, stable_step_size(facts)))
+    wanted = wanted_step_size(facts, signal_to_noise(facts), max(state.steps, MAX_STEPS), state.clip)
+    return wanted / (2 * min(USUAL_MAX_STEP_SIZE, stable_step_size(facts)))
 
 
 def moment_pays(facts: Facts, state: State) -> bool:
@@ -241,7 +242,7 @@ def moment_pays(facts: Facts, state: State) -> bool:
 
 def usual_steps(ratio: float) -> int:
     """How many steps a run takes whose signal stands so far out of the noise."""
-    return round(min(LONGEST, max(50.0, 20 * math.sqrt(ratio))))
+    return round(min(MAX_STEPS, max(50.0, 20 * math.sqrt(ratio))))
 
 
 def flattened(private: Curator, basis: Basis) -> Basis:
@@ -276,7 +277,7 @@ def bought_basis(private: Curator) -> Basis | None:
 
 def public_basis(public: PublicCurator | None, facts: Facts) -> Basis | None:
     """The same matrix from public rows, when their mean is nearer to the truth than a bought one would be."""
-    if public is None or facts.tensors or public.size < max(BASIS_SHARE * signal_to_noise(facts) ** 2, LEAST_ROWS):
+    if public is None or facts.tensors or public.size < max(BASIS_SHARE * signal_to_noise(facts) ** 2, MIN_PUBLIC_ROWS):
         return None
     rows = public.model.rows(public.batch)[public.batch.valid]
     squared_length = float((rows**2).sum(1).mean()) if len(rows) else 0.0

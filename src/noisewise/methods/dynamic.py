@@ -31,14 +31,13 @@ from ..protect.optimizers import DebiasedMomentum, GradientMoments
 from ..trusted import validate
 from ..trusted.accountants.calibrate import Floats, calibrate
 from ..trusted.events import FULL, Gaussian, Sampling, sampled
-from .base import Array, Method
+from .base import Array, Method, size_noise
 from .nonprivate import warm_start
-from .size import size_noise
 from .walk import default_learning_rate
 
 GAMMA = 0.98  # without public rows: what steps leave of the excess loss in slow directions, at best
 REACH = 0.05  # distance over which the change of the public gradient is measured; a kink within it counts
-LARGEST_HESSIAN = 2000
+MAX_HESSIAN_COLUMNS = 2000
 
 
 class State(NamedTuple):
@@ -111,7 +110,7 @@ class Dynamic(Method):
 
     def _gamma(self, facts: Facts, public: PublicCurator | None) -> float:
         """1 - eta (least public curvature + l2), from 0.9 to 1; without public rows ``GAMMA``."""
-        if public is None or facts.tensors or facts.dimension > LARGEST_HESSIAN:
+        if public is None or facts.tensors or facts.dimension > MAX_HESSIAN_COLUMNS:
             return GAMMA
         at = warm_start(public.model.start(), public)
         return min(max(1 - self._rate(facts) * (least_curvature(public, at) + self.l2), 0.9), 1.0)

@@ -26,8 +26,7 @@ from ..asking import Curator, Facts, PublicCurator
 from ..trusted import validate
 from ..trusted.accountants.calibrate import least_noise
 from ..trusted.events import Event, Gaussian, Poisson, Repeated
-from .base import Array
-from .size import size_noise
+from .base import Array, size_noise
 from .walk import Walk, WalkingMethod
 
 NOISES = ("constant", "proportional")

@@ -31,23 +31,22 @@ import numpy as np
 
 from ..accounts import Terms
 from ..asking import Curator, Facts, PublicCurator
-from ..protect.arrays import Array
-from ..protect.brake import Asked, Brake
-from ..protect.clips import longest_step
 from ..protect.learned.private import WEIGHTS, MetaRun, begun, refuse_design, start_of
 from ..protect.learned.private import finished as meta_trained
-from ..protect.learned.zoo import LONGEST, Learned, named, names, pick_for, warn_outside
-from ..protect.protector import Protector, Run, begin, finished, step
+from ..protect.learned.zoo import MAX_STEPS, Learned, named, names, pick_for, warn_outside
+from ..protect.optimizers import Array, Brake, ReleasedGradient
+from ..protect.protector import Protector, ProtectorRuns, begin, finished, step
+from ..protect.schedules import longest_step
 from ..protect.signal import first_signal, one, signal_to_noise, worth
 from ..trusted import validate
 from ..trusted.accountants.choose import choose_terms
-from ..trusted.question import CLIPS
+from ..trusted.question import CLIP_RANGE
 from .base import Method
 from .descent import bought_basis, public_basis
 
-LARGEST_CLIP = 1e6
+MAX_CLIP = 1e6
 NOTHING_LEFT = 1e-6  # of the training budget: less would buy only noise
-PRIVATE, MOST_SHARE = "private", 0.9
+PRIVATE, MAX_PROTECTOR_SHARE = "private", 0.9
 OF_PRIVATE = (
     "protector_share",
     "protector_weights",
@@ -58,7 +57,7 @@ OF_PRIVATE = (
 class State(NamedTuple):
     protector: Protector
     horizon: int
-    run: Run | None
+    run: ProtectorRuns | None
     theta: Array
     before: float  # the share of the whole budget that was spent before the first step
     brake: Brake = Brake()
@@ -87,9 +86,9 @@ class L2P(Method):
         if not isinstance(self.protector, str):
             raise ValueError(f"protector is {self.protector!r}; pass 'auto', a name from the package, or a path")
         validate.one_of(WEIGHTS, protector_weights=self.protector_weights)
-        if not isinstance(self.protector_share, float) or not 0 < self.protector_share <= MOST_SHARE:
+        if not isinstance(self.protector_share, float) or not 0 < self.protector_share <= MAX_PROTECTOR_SHARE:
             raise ValueError(
-                f"protector_share is {self.protector_share!r}; pass a number above 0, at most {MOST_SHARE}"
+                f"protector_share is {self.protector_share!r}; pass a number above 0, at most {MAX_PROTECTOR_SHARE}"
             )
         if not isinstance(self.start, str):
             raise ValueError(f"start is {self.start!r}; pass 'zero', 'auto', a name from the package, or a path")
@@ -99,12 +98,12 @@ class L2P(Method):
             )
         if self.steps is not None:
             validate.whole(steps=self.steps)
-            if self.steps > LONGEST:
-                raise ValueError(f"steps is {self.steps}; pass at most {LONGEST}")
+            if self.steps > MAX_STEPS:
+                raise ValueError(f"steps is {self.steps}; pass at most {MAX_STEPS}")
         validate.positive_or_none(max_grad_norm=self.max_grad_norm)
-        if self.max_grad_norm is not None and not CLIPS[0] <= self.max_grad_norm <= LARGEST_CLIP:
+        if self.max_grad_norm is not None and not CLIP_RANGE[0] <= self.max_grad_norm <= MAX_CLIP:
             raise ValueError(
-                f"max_grad_norm is {self.max_grad_norm!r}; pass a number from {CLIPS[0]} to {LARGEST_CLIP:g}"
+                f"max_grad_norm is {self.max_grad_norm!r}; pass a number from {CLIP_RANGE[0]} to {MAX_CLIP:g}"
             )
 
     @property
@@ -229,13 +228,13 @@ class Paid(NamedTuple):
     before: float
     squared: bool
 
-    def norm(self, run: Run, share: float) -> tuple[Array, Array]:
+    def norm(self, run: ProtectorRuns, share: float) -> tuple[Array, Array]:
         clip, sigma = _allowed(run.signal.clip), self.private.meter.noise_for(share)
         answer = self.private.gradient_norm(run.thetas[0], clip=clip, noise_multiplier=sigma, squared=self.squared)
         value = max(float(answer.value), 0.0)
         return one(math.sqrt(value) / clip if self.squared else value / clip), self._left()
 
-    def gradient(self, run: Run, clip: Array, share: Array) -> tuple[Array, Array, Array, Array]:
+    def gradient(self, run: ProtectorRuns, clip: Array, share: Array) -> tuple[Array, Array, Array, Array]:
         limit, sigma = _allowed(clip), self.private.meter.noise_for(min(max(share.item(), 1e-7), 1.0))
         answer = self.private.gradient(run.thetas[0], clip=limit, noise_multiplier=sigma)
         return answer.value[None] / limit, one(answer.noise_std / limit), one(limit), self._left()
@@ -245,11 +244,11 @@ class Paid(NamedTuple):
         return one(max(1 - self.private.meter.spent_fraction, 0.0) / (1 - self.before))
 
 
-def _braked(state: State, run: Run, before: Array) -> tuple[State, Run]:
+def _braked(state: State, run: ProtectorRuns, before: Array) -> tuple[State, ProtectorRuns]:
     """The run with its last step, from ``before``, no longer than released gradients show that it may be."""
     signal, theta = run.signal, before[0].astype(np.float64)
     clip = signal.clip.item()
-    asked = Asked(signal.gradient[0] * clip, signal.noise_std.item() * clip, theta)
+    asked = ReleasedGradient(signal.gradient[0] * clip, signal.noise_std.item() * clip, theta)
     brake = state.brake.seen(asked)
     if brake.held:
         moved = theta + brake.braked(asked, run.thetas[0] - theta)
@@ -258,4 +257,4 @@ def _braked(state: State, run: Run, before: Array) -> tuple[State, Run]:
 
 
 def _allowed(clip: Array) -> float:
-    return min(max(clip.item(), CLIPS[0]), LARGEST_CLIP)
+    return min(max(clip.item(), CLIP_RANGE[0]), MAX_CLIP)

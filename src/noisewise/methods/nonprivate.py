@@ -16,7 +16,7 @@ from ..asking import Curator, Facts, PublicCurator
 from .base import Array, Method
 
 WARM_START_L2 = 0.01
-MEMORY = 100  # steps from which curvature is told
+CURVATURE_STEPS = 100  # from which curvature is told
 
 
 class State(NamedTuple):
@@ -61,7 +61,7 @@ def minimise(public: PublicCurator, theta: Array, *, l2: float, steps: int, anch
         at, away = point.astype(theta.dtype), point - centre
         return public.loss(at) + l2 / 2 * float(away @ away), public.gradient(at).value + l2 * away
 
-    options = {"maxiter": steps, "maxcor": MEMORY, "gtol": 1e-7, "ftol": 1e-14}
+    options = {"maxiter": steps, "maxcor": CURVATURE_STEPS, "gtol": 1e-7, "ftol": 1e-14}
     found = minimize(objective, theta.astype(np.float64), jac=True, method="L-BFGS-B", options=options)
     minimiser: Array = found.x.astype(theta.dtype)
     return minimiser if bool(np.isfinite(minimiser).all()) else theta

@@ -24,13 +24,12 @@ from ..trusted import validate
 from ..trusted.accountants.calibrate import epsilon
 from ..trusted.accountants.gdp import epsilon_of
 from ..trusted.events import ApproximateDP
-from ..trusted.walks.objective import terms_of
+from ..trusted.walks.objective import objective_terms_of
 from ..trusted.walks.oneshot import Whole
-from .base import Array, Method
+from .base import Array, Method, size_noise
 from .nonprivate import warm_start
-from .size import size_noise
 
-MOST = 50.0  # epsilon; more buys nothing
+MAX_EPSILON = 50.0  # more buys nothing
 
 
 class State(NamedTuple):
@@ -60,16 +59,16 @@ class ObjectivePerturbation(Method):
         """All of the budget, or what the bought size leaves of it."""
         budget, size = facts.budget, size_noise(facts)
         if not size:
-            return ApproximateDP(min(budget.epsilon, MOST), budget.delta)
+            return ApproximateDP(min(budget.epsilon, MAX_EPSILON), budget.delta)
         spent = epsilon_of(1 / size[0].noise_multiplier, budget.delta / 2)
-        event = ApproximateDP(min(budget.epsilon - spent, MOST), budget.delta / 2)
+        event = ApproximateDP(min(budget.epsilon - spent, MAX_EPSILON), budget.delta / 2)
         while epsilon((*size, event), delta=budget.delta, adjacency=budget.adjacency) > budget.epsilon:
             event = ApproximateDP(event.epsilon * 0.999, event.delta)  # what rounding took
         return event
 
     def terms(self, facts: Facts) -> Terms:
         event = self.event(facts)
-        terms_of(event, facts, 1.0)  # refuses the unproved
+        objective_terms_of(event, facts, 1.0)  # refuses the unproved
         return Terms.plan((*size_noise(facts), event))
 
     def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:

@@ -41,11 +41,11 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..asking import Answer, Curator, Facts, NormAtMost, PublicCurator
-from ..protect.brake import Asked, agreement, contradict
+from ..protect.optimizers import ReleasedGradient, agreement, contradict
 from ..protect.signal import signal_to_noise, worth
 from ..trusted import validate
-from ..trusted.accountants.joint import split_noise
-from ..trusted.question import CLIPS
+from ..trusted.accountants.common import split_noise
+from ..trusted.question import CLIP_RANGE
 from .base import Array
 from .descent import WARM_START_L2, HeavyBall, bought_basis, default_step_size, usual_steps, wanted_step_size
 from .nonprivate import warm_start
@@ -55,9 +55,9 @@ AGREED = 2.0  # standard deviations of noise; steps that are too short cost time
 FOLLOW = 0.2  # how far the logarithm of the clip norm moves for each unit of the share
 MEMORY = 0.9  # of the average of past gradients
 DOWN, UP = 1 / 50, 16.0  # how far the clip norm goes from the one that the search found; see above for bounded slopes
-PROBES, PROBE, MOST_SHARE, LEAST_COUNT = 16, 10.0, 0.005, 35.0
+PROBES, PROBE, MAX_PROBE_SHARE, MIN_COUNTED = 16, 10.0, 0.005, 35.0
 LEAP, NEAR, CLOSE = 8.0, 0.4, 1.3  # the search: a factor; when a share is near its target; when a bracket is closed
-REACH = CLIPS[0], 1e6  # of clip norms
+REACH = CLIP_RANGE[0], 1e6  # of clip norms
 
 
 class State(NamedTuple):
@@ -71,8 +71,8 @@ class State(NamedTuple):
     clips: tuple[float, float]  # from, to
     noise: tuple[float, float]
     released: Array
-    last: Asked | None = None
-    average: Asked | None = None
+    last: ReleasedGradient | None = None
+    average: ReleasedGradient | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class OnlineDescent(HeavyBall):
             state.theta, clip=state.clip, noise_multiplier=sigma, quantile_at=state.clip, count_noise_multiplier=tau
         )
         gradient = answer.value + self.l2 * state.theta if self.l2 else answer.value
-        now = Asked(gradient.astype(np.float64), answer.noise_std, state.theta.astype(np.float64))
+        now = ReleasedGradient(gradient.astype(np.float64), answer.noise_std, state.theta.astype(np.float64))
         rate = min(moved_rate(state, now), allowed_rate(private.facts, state))
         state = self.onward(state._replace(learning_rate=rate), private, gradient)
         clip = self._next_clip(state, answer, private.facts)
@@ -146,7 +146,7 @@ def within(value: float, limits: tuple[float, float]) -> float:
     return min(max(value, limits[0]), limits[1])
 
 
-def moved_rate(state: State, now: Asked) -> float:
+def moved_rate(state: State, now: ReleasedGradient) -> float:
     """The step size after one more gradient: shorter where steps contradict each other, longer where they agree."""
     if state.last is None or state.average is None:
         return state.learning_rate
@@ -161,12 +161,12 @@ def allowed_rate(facts: Facts, state: State) -> float:
     return wanted_step_size(facts, signal_to_noise(facts), state.steps, state.clip)
 
 
-def blended(average: Asked | None, now: Asked) -> Asked:
+def blended(average: ReleasedGradient | None, now: ReleasedGradient) -> ReleasedGradient:
     """The average of past gradients with one more, and its noise."""
     if average is None:
         return now
     gradient = MEMORY * average.gradient + (1 - MEMORY) * now.gradient
-    return Asked(gradient, math.hypot(MEMORY * average.noise, (1 - MEMORY) * now.noise), now.theta)
+    return ReleasedGradient(gradient, math.hypot(MEMORY * average.noise, (1 - MEMORY) * now.noise), now.theta)
 
 
 def found_clip(private: Curator, theta: Array, start: float, target: float) -> float:
@@ -176,9 +176,9 @@ def found_clip(private: Curator, theta: Array, start: float, target: float) -> f
     """
     facts = private.facts
     counted = (facts.size or 1.0) * worth(facts) / facts.unit.most
-    if counted < LEAST_COUNT:
+    if counted < MIN_COUNTED:
         return within(start, (facts.typical_clip / 2, facts.typical_clip * 2))
-    share, low, high, clip = min((PROBE / counted) ** 2, MOST_SHARE), 0.0, math.inf, start
+    share, low, high, clip = min((PROBE / counted) ** 2, MAX_PROBE_SHARE), 0.0, math.inf, start
     for _ in range(PROBES):
         below = short_share(private, theta, clip, share)
         if abs(below - target) < NEAR * min(target, 1 - target):

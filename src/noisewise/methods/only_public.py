@@ -14,9 +14,8 @@ from typing import ClassVar, NamedTuple
 from ..accounts import Terms
 from ..asking import Curator, Facts, PublicCurator
 from ..trusted import validate
-from .base import Array, Method
+from .base import Array, Method, size_noise
 from .nonprivate import minimise
-from .size import size_noise
 
 
 class State(NamedTuple):

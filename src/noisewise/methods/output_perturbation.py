@@ -26,9 +26,8 @@ from ..trusted import validate
 from ..trusted.accountants.calibrate import calibrate
 from ..trusted.events import Gaussian
 from ..trusted.walks.oneshot import Whole, loss_constants
-from .base import Array, Method
+from .base import Array, Method, size_noise
 from .nonprivate import warm_start
-from .size import size_noise
 
 STEP_SHARE = 0.5  # of the longest step allowed: the shorter, the less the weight of the records is damped
 

@@ -41,7 +41,7 @@ from .only_public import required
 from .walk import default_learning_rate
 
 REUSE_STEPS = 200
-LEAST_CLIP = 1e-3  # rounding of scores does not shrink with the clip
+MIN_CLIP = 1e-3  # rounding of scores does not shrink with the clip
 
 
 class State(NamedTuple):
@@ -152,7 +152,7 @@ class PpSgd(Method):
             memory=memory,
             cost=grown,
             noise_multiplier=sigma if grown == state.cost else None,
-            clip=max((1 - self.beta) * state.clip, LEAST_CLIP) if shrinks else state.clip,
+            clip=max((1 - self.beta) * state.clip, MIN_CLIP) if shrinks else state.clip,
             tail_sum=state.tail_sum + weight * theta,
             tail_weight=state.tail_weight + weight,
             spent=last and cost == left,

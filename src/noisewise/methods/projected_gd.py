@@ -23,13 +23,12 @@ import numpy as np
 
 from ..accounts import Budget, Terms
 from ..asking import Curator, Facts, PublicCurator
-from ..protect.sets import ConvexSet, set_named
+from ..protect.projectors import ConvexSet, set_named
 from ..trusted import validate
 from ..trusted.accountants.calibrate import calibrate
 from ..trusted.events import FULL, Gaussian, Repeated, Sampling, sampled
 from ..trusted.stores.totals import expected_size
-from .base import Array, Method
-from .size import size_noise
+from .base import Array, Method, size_noise
 
 RELEASES = ("mean", "last")
 

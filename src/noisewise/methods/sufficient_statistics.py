@@ -28,8 +28,7 @@ from ..asking import CrossMoment, Curator, Facts, MinEigenvalue, PublicCurator, 
 from ..trusted import validate
 from ..trusted.accountants.calibrate import calibrate
 from ..trusted.events import Gaussian, Repeated
-from .base import Array, Method
-from .size import size_noise
+from .base import Array, Method, size_noise
 
 
 class State(NamedTuple):

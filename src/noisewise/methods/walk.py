@@ -14,9 +14,8 @@ from ..protect.signal import signal_to_noise
 from ..trusted import validate
 from ..trusted.accountants.calibrate import calibrate
 from ..trusted.events import Event, Gaussian, Repeated, Sampling, sampled
-from .base import Array, Method
+from .base import Array, Method, size_noise
 from .nonprivate import warm_start
-from .size import size_noise
 
 MODULE_RATES = {"sgd": 0.5, "momentum": 0.1, "debiased_momentum": 0.5, "adagrad": 0.01, "adam": 1e-3, "adam_bc": 1e-3}
 

@@ -19,12 +19,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .arrays import Array
+from .optimizers import Array
 
 SHARE, STEPS, SETTLED = 0.02, 8, 4  # of the budget; gradients; of which the last thetas are averaged
 CLIP_FACTOR = 8.0  # times the typical clip norm of training
-LEAST = 2000.0  # n mu below which noise would move log a by more than about a quarter
-CURVATURES, LONGEST = (0.3, 0.12), (0.7, 0.5)  # of the loss in log a and in b; the longest steps
+MIN_CLARITY = 2000.0  # n mu below which noise would move log a by more than about a quarter
+CURVATURES, MAX_CHANGES = (0.3, 0.12), (0.7, 0.5)  # of the loss in log a and in b; the longest steps
 
 
 class Calibration(NamedTuple):
@@ -58,8 +58,8 @@ def moved(now: Calibration, theta: Array, last: int, gradient: Array) -> Calibra
     """One step on, with the gradient that was released at the changed ``theta``."""
     layer = changed(theta, last, now.log_scale, 0 * now.shift)[-last:]  # what log a moves, without the shift
     slope, bias = float(gradient[-last:] @ layer), gradient[-len(now.shift) :]
-    log_scale = now.log_scale - min(max(slope / CURVATURES[0], -LONGEST[0]), LONGEST[0])
-    shift = now.shift - (bias / CURVATURES[1]).clip(-LONGEST[1], LONGEST[1])
+    log_scale = now.log_scale - min(max(slope / CURVATURES[0], -MAX_CHANGES[0]), MAX_CHANGES[0])
+    shift = now.shift - (bias / CURVATURES[1]).clip(-MAX_CHANGES[1], MAX_CHANGES[1])
     step = now.step + 1
     if step <= STEPS - SETTLED:
         return Calibration(log_scale, shift, step)

@@ -14,15 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from .arrays import Array, filled
-from .clips import Clip, FixedClip
-from .optimizers import Optimizer
+from .optimizers import Array, Optimizer, filled
 from .projectors import Projector, Stepped
-from .schedules import Schedule, Uniform
+from .schedules import Clip, FixedClip, Schedule, Uniform
 from .signal import Signal, next_step, with_answer
 
 
-class Together(Protocol):
+class ClipAndShares(Protocol):
     """Clip norms (R,) and shares (R,) of the next question, at once."""
 
     def init(self, copies: int, dimension: int) -> Any: ...
@@ -51,11 +49,11 @@ class Protector:
     norm_share: float = 0.0
     squared_norm: bool = False
     scale: Scale | None = None
-    together: Together | None = None
+    together: ClipAndShares | None = None
     settle: bool = False
 
 
-class Run(NamedTuple):
+class ProtectorRuns(NamedTuple):
     """Where R runs side by side have come: what they know, where they are, and what each part remembers."""
 
     signal: Signal
@@ -65,16 +63,16 @@ class Run(NamedTuple):
     projector_memory: Any
 
 
-def begin(protector: Protector, thetas: Array, signal: Signal) -> Run:
+def begin(protector: Protector, thetas: Array, signal: Signal) -> ProtectorRuns:
     """Before the first question."""
     shape, together = thetas.shape, protector.together
     projector_memory = protector.projector.init(*shape)
     if together is not None:
-        return Run(signal, thetas, together.init(*shape), None, projector_memory)
-    return Run(signal, thetas, protector.clip.init(*shape), protector.schedule.init(*shape), projector_memory)
+        return ProtectorRuns(signal, thetas, together.init(*shape), None, projector_memory)
+    return ProtectorRuns(signal, thetas, protector.clip.init(*shape), protector.schedule.init(*shape), projector_memory)
 
 
-def next_question(protector: Protector, run: Run) -> tuple[Array, Array, Run]:
+def next_question(protector: Protector, run: ProtectorRuns) -> tuple[Array, Array, ProtectorRuns]:
     """The clip norms (R,) and shares of what is left (R,) of the next question."""
     if protector.together is not None:
         clip, share, memory = protector.together(run.signal, run.clip_memory)
@@ -84,7 +82,9 @@ def next_question(protector: Protector, run: Run) -> tuple[Array, Array, Run]:
     return clip, share, run._replace(clip_memory=clip_memory, schedule_memory=schedule_memory)
 
 
-def answered(protector: Protector, run: Run, gradient: Array, noise_std: Array, clip: Array, remaining: Array) -> Run:
+def answered(
+    protector: Protector, run: ProtectorRuns, gradient: Array, noise_std: Array, clip: Array, remaining: Array
+) -> ProtectorRuns:
     """One step on: a released gradient (in units of ``clip``, as its noise) joins the signal, and the projector moves."""
     signal = with_answer(run.signal, gradient, noise_std, clip, remaining)
     thetas, memory = protector.projector(signal, run.thetas, run.projector_memory)
@@ -94,14 +94,14 @@ def answered(protector: Protector, run: Run, gradient: Array, noise_std: Array, 
 class Answers(Protocol):
     """Where the answers of a step come from: a curator, or public rows that stand for private ones."""
 
-    def norm(self, run: Run, share: float) -> tuple[Array, Array]:
+    def norm(self, run: ProtectorRuns, share: float) -> tuple[Array, Array]:
         """A gradient norm in units of the clip norm for a share of what is left, and what is left then."""
 
-    def gradient(self, run: Run, clip: Array, share: Array) -> tuple[Array, Array, Array, Array]:
+    def gradient(self, run: ProtectorRuns, clip: Array, share: Array) -> tuple[Array, Array, Array, Array]:
         """A gradient, its noise (both in units of the clip norm), the clip norm, and what is left then."""
 
 
-def step(protector: Protector, run: Run, answers: Answers) -> Run:
+def step(protector: Protector, run: ProtectorRuns, answers: Answers) -> ProtectorRuns:
     """One step of R runs; Algorithm 2, line 1: a protector that wants a norm pays for it before it chooses the noise."""
     if protector.norm_share:
         norm, left = answers.norm(run, protector.norm_share / max(run.signal.horizon - run.signal.step, 1))
@@ -110,7 +110,7 @@ def step(protector: Protector, run: Run, answers: Answers) -> Run:
     return answered(protector, asked, *answers.gradient(run, clip, share))
 
 
-def finished(protector: Protector, run: Run, before: Array | None = None) -> Array:
+def finished(protector: Protector, run: ProtectorRuns, before: Array | None = None) -> Array:
     """The thetas (R, dimension) to release; ``before`` are those before the last step."""
     thetas, groups = run.thetas, run.signal.groups
     if protector.settle and before is not None and len(groups) > 1:

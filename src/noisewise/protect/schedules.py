@@ -13,6 +13,7 @@ Theorems 3.2 and 3.4).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -21,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trusted import validate
-from .arrays import Array, filled
+from .optimizers import Array, filled
 from .signal import Signal
 
 Floats = npt.NDArray[np.float64]
-LEAST_INFLUENCE = 1e-12  # of the largest: no step gets more than 1,000 times the noise of another
+MIN_INFLUENCE = 1e-12  # of the largest: no step gets more than 1,000 times the noise of another
 
 
 class Schedule(Protocol):
@@ -52,7 +53,7 @@ def noise_shape(influence: Sequence[float] | Floats) -> Floats:
     if q.ndim != 1 or not len(q) or not (np.isfinite(q).all() and (q >= 0).all() and q.max() > 0):
         raise ValueError("influence must hold finite numbers >= 0, one for each step, not all zero")
     q = np.maximum(q, np.finfo(np.float64).tiny)
-    shape: Floats = np.maximum(q / q.max(), LEAST_INFLUENCE) ** -0.25
+    shape: Floats = np.maximum(q / q.max(), MIN_INFLUENCE) ** -0.25
     return shape
 
 
@@ -71,3 +72,41 @@ def debiased_momentum(steps: int, gamma: float, beta: float) -> Floats:
     weights = np.where(later >= 0, (1 - beta) * beta ** np.maximum(later, 0) / (1 - beta**s), 0.0)
     q: Floats = weights**2 @ gamma ** (steps - s)
     return q
+
+
+# Clip norms: what a protector asks for, and those (and step sizes) that follow from the loss alone.
+
+
+class Clip(Protocol):
+    """Clip norms (R,) for the next question."""
+
+    def init(self, copies: int, dimension: int) -> Any: ...
+    def __call__(self, signal: Signal, memory: Any) -> tuple[Array, Any]: ...
+
+
+@dataclass(frozen=True)
+class FixedClip:
+    """``factor`` times the typical clip norm of the loss, at every step."""
+
+    factor: float = 1.0
+
+    def init(self, copies: int, dimension: int) -> None:
+        return None
+
+    def __call__(self, signal: Signal, memory: None) -> tuple[Array, None]:
+        return filled(signal.gradient, (signal.copies,), self.factor * signal.typical_clip), None
+
+
+def longest_step(lipschitz: float, clip: float, layers: int = 1) -> float:
+    """The longest step of plain descent on gradients in units of a clip norm C.
+
+    The squared loss has slopes without end, and beyond 2 C / M for its curvature M = 2 descent on unit rows may run away.
+    The slopes of the others end, so a long step is no danger to a linear model; in a perceptron it would drive hidden
+    units to where they no longer learn.
+
+    >>> longest_step(math.inf, 2.0), longest_step(1.0, 0.5), longest_step(1.5, 1.0, 2)
+    (2.0, 30.0, 10.0)
+    """
+    if math.isinf(lipschitz):
+        return clip
+    return 30.0 if layers == 1 else 10.0

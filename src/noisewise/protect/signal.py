@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..accounts import Budget
 from ..asking import Facts
 from ..trusted.accountants.gdp import mu_of
-from .arrays import Array, filled
+from .optimizers import Array, filled
 
 BETA = 0.9  # memory of the running average of released gradients
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-MOST_LOCAL = 1000  # local steps
+MAX_LOCAL_STEPS = 1000
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Federated:
                 f"--availability is {self.availability!r}; pass independent where answering does not depend on the records, "
                 "or leave it out"
             )
-        if type(self.local_steps) is not int or not 1 <= self.local_steps <= MOST_LOCAL:
-            raise ValueError(f"--local-steps is {self.local_steps!r}; pass a number from 1 to {MOST_LOCAL}")
+        if type(self.local_steps) is not int or not 1 <= self.local_steps <= MAX_LOCAL_STEPS:
+            raise ValueError(f"--local-steps is {self.local_steps!r}; pass a number from 1 to {MAX_LOCAL_STEPS}")
         if type(self.local_rate) is not float or not 0 < self.local_rate <= 1e6:
             raise ValueError(f"--local-rate is {self.local_rate!r}; pass a step size above 0")
         if self.unit == "record" and (self.local_steps, self.local_rate) != (1, 1.0):

@@ -29,15 +29,15 @@ class GlooLine:
         self._own, self._closed = not distributed.is_initialized(), False
         try:
             if self._own:
-                store, rank, ranks = next(distributed.rendezvous("env://", timeout=limit))
+                store, rank, size = next(distributed.rendezvous("env://", timeout=limit))
                 store = distributed.PrefixStore(
                     f"noisewise-{restarts()}", store
                 )  # which may be that of an attempt before
-                distributed.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=limit)
+                distributed.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=limit)
                 self._group = distributed.group.WORLD
             else:
                 self._group = distributed.new_group(backend="gloo", timeout=limit)
-            self.rank, self.ranks = distributed.get_rank(), distributed.get_world_size()
+            self.rank, self.world_size = distributed.get_rank(), distributed.get_world_size()
         except (RuntimeError, ValueError):
             raise RankLost("the ranks did not find each other; check MASTER_ADDR and MASTER_PORT") from None
         self._alike()
@@ -47,7 +47,7 @@ class GlooLine:
         if self.rank:
             self.send(0, __version__)
         else:
-            for rank in range(1, self.ranks):
+            for rank in range(1, self.world_size):
                 if self.receive(rank) != __version__:
                     raise RankLost(f"rank {rank} has another version of noisewise; install the same everywhere")
 

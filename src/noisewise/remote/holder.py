@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..trusted.models import Model
-from ..trusted.own_settings import own_settings
-from ..trusted.process import hide_memory
+from ..trusted.process import hide_memory, own_settings
 from ..trusted.questions import QUESTIONS as QUESTIONS
 from ..trusted.stores import records_of
-from ..trusted.stores.grid import Store, in_memory, labelled
+from ..trusted.stores.grid import Allocator, in_memory, labelled
 from ..trusted.stores.protocol import SUMS
 from ..trusted.stores.totals import Drawn, Integers, IntegerTotal
-from .transport import Line
+from .transport import Transport
 
 CHANGES = frozenset({"in_basis", "prepared", "centred"})
 
@@ -54,7 +53,7 @@ class Holding:
     lengths: tuple[int, ...]
     X: Any
     y: Any
-    store: Store = in_memory
+    store: Allocator = in_memory
     model: Model | None = None
     stamp: str = ""  # of what must be the same at all ranks
     mark: bytes = b""  # of the rows, where they may have to be made again
@@ -166,7 +165,7 @@ class Holder:
             self._held.pop(version, None)
 
 
-def serve(line: Line, holder: Holder) -> Any:
+def serve(line: Transport, holder: Holder) -> Any:
     """Answer rank 0 until it says that all is done; what it hands over at the end."""
     while True:
         request = line.receive(0)

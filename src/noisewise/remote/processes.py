@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from ..trusted.arithmetic import Arithmetic
 from ..trusted.models import Model
 from ..trusted.stores import Coins
-from ..trusted.stores.grid import MOST_ROWS, Store, in_memory
+from ..trusted.stores.grid import MAX_ROWS, Allocator, in_memory
 from ..trusted.stores.protocol import Elsewhere, HeldRecords, Parts
 from ..trusted.stores.totals import Drawn, FloatRows, Floats, IntegerTotal
 from .holder import Holder, Reply, Request
-from .transport import Line, RankLost
+from .transport import RankLost, Transport
 
 STAYS = "; this run stops, and what was reserved stays charged"
 LATER = "other rows were dealt since, and lie where these did; read these again, or with a lead of their own"
@@ -40,7 +40,7 @@ class Lead:
     ``holds``: whether pieces are dealt to rank 0, too; where none are, it answers for no rows: with the zero of every sum.
     """
 
-    def __init__(self, line: Line, holder: Holder, *, holds: bool = True) -> None:
+    def __init__(self, line: Transport, holder: Holder, *, holds: bool = True) -> None:
         self._line, self._holder, self._first = line, holder, 0 if holds else 1
         self._number, self._versions, self._broken, self._stopped = 0, 0, "", False
         self._dealt: tuple[tuple[int, ...], ...] | None = None
@@ -49,8 +49,8 @@ class Lead:
         self._owed = False  # replies that were not taken: a rank that waits to be heard hears nothing
 
     @property
-    def ranks(self) -> int:
-        return self._line.ranks
+    def world_size(self) -> int:
+        return self._line.world_size
 
     @property
     def holds(self) -> bool:
@@ -73,13 +73,13 @@ class Lead:
 
     def deal(self, pieces: int) -> tuple[tuple[int, ...], ...]:
         """Which pieces go to which rank: piece p to rank p mod ranks, of those that hold any."""
-        first, holding = self._first, self.ranks - self._first
+        first, holding = self._first, self.world_size - self._first
         self._dealt = ((),) * first + tuple(tuple(range(rank, pieces, holding)) for rank in range(holding))
         return self._dealt
 
     def everyone(self, act: str, *arguments: Any, dealt: Dealt | None = None) -> list[Any]:
         """What every rank says to the same request."""
-        return self.each(act, [arguments] * self.ranks, dealt=dealt)
+        return self.each(act, [arguments] * self.world_size, dealt=dealt)
 
     def each(self, act: str, arguments: Sequence[tuple[Any, ...]], *, dealt: Dealt | None = None) -> list[Any]:
         """What every rank says to its request, in the order of ranks. ``dealt``: the deal whose rows are asked about."""
@@ -117,7 +117,7 @@ class Lead:
         """One reply of each; of the others also when a rank is lost, so that they hear what is said next."""
         self._owed, lost = True, None
         asked, replies = [], []
-        for rank in range(1, self.ranks):
+        for rank in range(1, self.world_size):
             try:
                 self._line.send(rank, requests[rank])
                 asked.append(rank)
@@ -150,7 +150,7 @@ class Lead:
         if self._owed:  # who waits to be heard would not hear this: the end of the line says enough
             self._line.close()
             return
-        for rank in range(1, self.ranks):
+        for rank in range(1, self.world_size):
             with suppress(RankLost):
                 self._line.send(rank, Request(self._number + 1, "stop", (result,)))
 
@@ -160,10 +160,10 @@ class Lead:
         self._line.close()
 
 
-class Places:
+class PiecePlaces:
     """Where records lie: pieces one after the other, which rank has each, and where there."""
 
-    def __init__(self, dealt: Dealt, lengths: Sequence[Sequence[int]], most: int = MOST_ROWS) -> None:
+    def __init__(self, dealt: Dealt, lengths: Sequence[Sequence[int]], most: int = MAX_ROWS) -> None:
         self.dealt = dealt
         pieces = sum(len(numbers) for numbers in dealt)
         self.lengths, self.rank_of = np.zeros(pieces, np.int64), np.zeros(pieces, np.int64)
@@ -200,28 +200,28 @@ class Places:
         return np.concatenate(cut)
 
 
-class Spread(Elsewhere):
+class RowsElsewhere(Elsewhere):
     """Stands on rank 0 for rows that lie at all ranks, on their way to a curator."""
 
     ndim: ClassVar[int] = 2
 
     def __init__(
-        self, lead: Lead, places: Places, columns: int, *, shapes: Sequence[tuple[int, ...]] | None = None
+        self, lead: Lead, places: PiecePlaces, columns: int, *, shapes: Sequence[tuple[int, ...]] | None = None
     ) -> None:
         """``shapes``: of one record's tensors, where records are not rows; every rank then has a model of its own."""
         self._lead, self._places, self._shapes = lead, places, shapes
         self.shape = (places.records, columns)
 
-    def __iter__(self) -> Iterator[Part]:
-        return iter([Part((len(self), *shape)) for shape in self._shapes or ()])
+    def __iter__(self) -> Iterator[ShapeElsewhere]:
+        return iter([ShapeElsewhere((len(self), *shape)) for shape in self._shapes or ()])
 
     def __len__(self) -> int:
         return self._places.records
 
     def __repr__(self) -> str:
-        return "Spread(...)"
+        return "RowsElsewhere(...)"
 
-    def held(self, model: Model, store: Store, coins: Coins | None = None) -> RankRecords:
+    def held(self, model: Model, store: Allocator, coins: Coins | None = None) -> RankRecords:
         version = self._lead.version()
         known = self._lead.everyone("hold", version, model if self._shapes is None else None, dealt=self._places.dealt)
         return RankRecords(self._lead, self._places, version, known, coins)
@@ -239,7 +239,7 @@ class Spread(Elsewhere):
         return np.asarray(self._places.in_order(whole))
 
 
-class Part:
+class ShapeElsewhere:
     """Stands for labels, or for tensors of records, that lie at all ranks: their shape."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -253,7 +253,7 @@ class RankRecords(HeldRecords):
     """Private rows at all ranks, behind exact integer totals: for a curator as any others."""
 
     def __init__(
-        self, lead: Lead, places: Places, version: int, known: Sequence[Any], coins: Coins | None = None
+        self, lead: Lead, places: PiecePlaces, version: int, known: Sequence[Any], coins: Coins | None = None
     ) -> None:
         if any(each[1:] != known[0][1:] for each in known) or sum(each[0] for each in known) != places.records:
             raise RankLost(f"the ranks laid out their rows differently{STAYS}")
@@ -293,13 +293,13 @@ class RankRecords(HeldRecords):
         rows, labels = (self._places.in_order([part[i] for part in parts]) for i in (0, 1))
         return FloatRows(rows, labels)
 
-    def in_basis(self, matrix: Floats, store: Store = in_memory) -> RankRecords:
+    def in_basis(self, matrix: Floats, store: Allocator = in_memory) -> RankRecords:
         return self._changed("in_basis", matrix)
 
-    def prepared(self, features: Any, store: Store = in_memory) -> RankRecords:
+    def prepared(self, features: Any, store: Allocator = in_memory) -> RankRecords:
         return self._changed("prepared", features)
 
-    def centred(self, centre: Floats, scale: float, store: Store = in_memory) -> RankRecords:
+    def centred(self, centre: Floats, scale: float, store: Allocator = in_memory) -> RankRecords:
         return self._changed("centred", centre, scale)
 
     def _changed(self, name: str, *arguments: Any) -> RankRecords:
@@ -337,21 +337,21 @@ def _stands_for(total: Any) -> tuple[Any, ...]:
 
 def spread_tensors(
     lead: Lead, maker: str, pieces: int, shapes: Callable[[], Sequence[Sequence[tuple[int, ...]]]], most: int
-) -> tuple[Spread, tuple[Part, ...]]:
+) -> tuple[RowsElsewhere, tuple[ShapeElsewhere, ...]]:
     """Records of tensors, which every rank makes by its own ``maker``; ``shapes`` of one record's inputs and targets."""
     dealt = lead.deal(pieces)
-    places = Places(dealt, lead.everyone("make", maker, dealt=dealt), most)
+    places = PiecePlaces(dealt, lead.everyone("make", maker, dealt=dealt), most)
     if len({*lead.everyone("stamp", dealt=dealt)}) > 1:
         raise ValueError(
             "the module or the data set is not the same at all ranks; make the module from the same seed, "
             "torch.manual_seed(...), or load the same weights everywhere, and pass the whole data set to each"
         )
     inputs, targets = shapes()
-    rows = Spread(lead, places, 0, shapes=inputs)
-    return rows, tuple(Part((len(rows), *shape)) for shape in targets)
+    rows = RowsElsewhere(lead, places, 0, shapes=inputs)
+    return rows, tuple(ShapeElsewhere((len(rows), *shape)) for shape in targets)
 
 
-def cut(records: int, length: int, rank: int, ranks: int) -> list[range]:
+def cut(records: int, length: int, rank: int, world_size: int) -> list[range]:
     """Which records of a data set lie at a rank: contiguous pieces of a fixed, public ``length``, dealt in turns."""
-    starts = range(rank * length, records, ranks * length)
+    starts = range(rank * length, records, world_size * length)
     return [range(start, min(start + length, records)) for start in starts]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import Any, NoReturn, Protocol
 
-PATIENCE = 1800.0  # seconds that a rank waits for another
+PATIENCE_SECONDS = 1800.0  # that a rank waits for another
 ASKED = "NOISEWISE_RANK_TIMEOUT"
 MAX_BYTES = 1 << 36  # of a message between ranks, which may be all rows of one
 
@@ -19,11 +19,11 @@ class RankLost(ConnectionError):
     """A rank is gone, or did not answer as it should: nothing more is asked, and what was reserved stays charged."""
 
 
-class Line(Protocol):
+class Transport(Protocol):
     """Between rank 0 and all others; a message that cannot be sent or received is a :class:`RankLost`."""
 
     rank: int
-    ranks: int
+    world_size: int
 
     def send(self, to: int, message: Any) -> None: ...
     def receive(self, of: int) -> Any: ...
@@ -34,7 +34,7 @@ def patience() -> float:
     """Seconds that a rank waits for another."""
     text = os.environ.get(ASKED, "")
     try:
-        seconds = float(text) if text else PATIENCE
+        seconds = float(text) if text else PATIENCE_SECONDS
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < 1e9:

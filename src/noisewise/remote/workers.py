@@ -22,8 +22,8 @@ from .holder import Holder, Reply, Request
 from .transport import MAX_BYTES, RankLost, patience
 
 STAYS = "; this run stops, and what was reserved stays charged"
-START = 300.0  # seconds that a cluster has to find room for a worker
-ATTEMPTS = 4  # workers that are tried for one question, one after the other
+START_SECONDS = 300.0  # that a cluster has to find room for a worker
+MAX_ATTEMPTS = 4  # workers tried for one question, one after the other
 
 
 class Gone(ConnectionError):
@@ -97,9 +97,9 @@ class WorkerLine:
 
     def __init__(self, cluster: Cluster, *, wait: float | None = None) -> None:
         self._cluster, self._wait = cluster, patience() if wait is None else wait
-        self.ranks = cluster.workers + 1
+        self.world_size = cluster.workers + 1
         self._closed = False
-        self._places = {rank: _Place(rank) for rank in range(1, self.ranks)}
+        self._places = {rank: _Place(rank) for rank in range(1, self.world_size)}
         try:
             for place in self._places.values():
                 place.worker = cluster.start()
@@ -125,7 +125,7 @@ class WorkerLine:
     def receive(self, of: int) -> Reply:
         """The reply of a worker to what it was asked last; of another worker in its place, if it was lost."""
         place = self._places[of]
-        for attempt in range(ATTEMPTS):
+        for attempt in range(MAX_ATTEMPTS):
             try:
                 if attempt:
                     self._replace(place)
@@ -135,7 +135,7 @@ class WorkerLine:
             assert place.asked is not None
             self._remember(place, place.asked, reply)
             return reply
-        raise RankLost(f"worker {of} was lost {ATTEMPTS} times with one question{STAYS}")
+        raise RankLost(f"worker {of} was lost {MAX_ATTEMPTS} times with one question{STAYS}")
 
     def close(self) -> None:
         """End all workers, and with them the rows that they hold."""
@@ -181,7 +181,7 @@ class WorkerLine:
     def _met(self, place: _Place) -> None:
         key = os.urandom(32)
         place.sealed = Sealed(key)
-        version = self._cluster.wait(self._cluster.ask(place.worker, "meet", key), min(self._wait, START))
+        version = self._cluster.wait(self._cluster.ask(place.worker, "meet", key), min(self._wait, START_SECONDS))
         if version != __version__:
             raise RankLost(f"worker {place.rank} has another version of noisewise; install the same everywhere")
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..trusted.models.layers import LAYERS
 
 Array = NDArray[Any]
-CHUNK = 1 << 16  # rows at a time
+ROWS_PER_CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,10 @@ class Network:
     def scores(self, theta: Array, rows: Array) -> Array:
         """The score of each scaled row, or one column per output, in double precision, a chunk at a time."""
         wide = theta.astype(np.float64)
-        parts = [self._scores(wide, rows[at : at + CHUNK].astype(np.float64)) for at in range(0, len(rows), CHUNK)]
+        parts = [
+            self._scores(wide, rows[at : at + ROWS_PER_CHUNK].astype(np.float64))
+            for at in range(0, len(rows), ROWS_PER_CHUNK)
+        ]
         scores = np.concatenate(parts) if parts else np.empty((0, self.outputs))
         return scores[:, 0] if self.outputs == 1 else scores
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 PACKAGE = Path(__file__).parents[1]
 DEPENDENCIES = ("numpy", "scipy", "numba", "torch", "pyarrow", "cryptography", "dp-accounting")
 TORCH = "trusted/torch_extra.py"  # without it a run has used no torch
-RING_1 = "events counts meter opening facts proved question gate"  # in reading order
+RING_1 = "events counts meter opening facts question gate"  # in reading order
 
 
 class Named(NamedTuple):
@@ -28,7 +28,7 @@ class Named(NamedTuple):
     ring: int
 
 
-class Kind(NamedTuple):
+class RunKind(NamedTuple):
     """What of a run decides which code it is."""
 
     records: str  # the module of trusted/stores that keeps them
@@ -40,19 +40,19 @@ class Kind(NamedTuple):
 
 
 USES = {  # what not every run does, and the code of it
-    "walk": "trusted/walks/oneshot trusted/walks/objective trusted/walks/iterations trusted/accountants/pair",
-    "bought bounds": "trusted/column_curator trusted/stores/column_records tables/bought methods/preparation/bounds methods/preparation/parts",
-    "shards": "trusted/stores/shards protect/learned/unroll_shards protect/learned/inside trusted/torch_extra",
+    "walk": "trusted/walks/oneshot trusted/walks/objective trusted/walks/iterations trusted/accountants/common",
+    "bought bounds": "trusted/curator trusted/stores/tables tables/bought methods/preparation/bounds methods/preparation/choices",
+    "shards": "trusted/stores/shards protect/learned/private protect/learned/inside trusted/torch_extra",
     "selection": "trusted/selection trusted/noise/counts tune/candidates tune/selection tune/runs tune/price trusted/accountants/selection",
-    "exponential": "trusted/selection trusted/choose_best trusted/generalized tune/candidates tune/exponential tune/runs tune/price",
-    "guest": "remote/messages guest/serving guest/wire guest/running guest/isolation guest/method",
+    "exponential": "trusted/selection trusted/arithmetic tune/candidates tune/exponential tune/runs tune/price",
+    "guest": "remote/messages guest/running guest/wire guest/isolation guest/method",
     "ledger": "accounts/ledger/store accounts/ledger/ledger accounts/ledger/database accounts/ledger/sql_tables accounts/ledger/lines",
     "journal": "accounts/journal/journalled accounts/journal/folder accounts/journal/chain",
-    "clients": "remote/clients/server remote/clients/client remote/clients/one_record trusted/stores/sum_limits remote/clients/requests remote/clients/agreement remote/clients/messages",
+    "clients": "remote/clients/server remote/clients/client remote/clients/one_record trusted/stores/protocol remote/clients/requests remote/clients/agreement remote/clients/messages",
 }
 CARRIERS = {"ranks": "remote/transport remote/gloo remote/messages", "clients": "remote/transport remote/messages"}
 CURATOR = (
-    "asking trusted/curator trusted/units trusted/trace trusted/arithmetic trusted/own_settings trusted/process "
+    "asking trusted/curator trusted/units trusted/arithmetic trusted/process "
     "trusted/validate trusted/losses/__init__ trusted/losses/base trusted/tickets trusted/models/base trusted/stores/__init__ "
     "trusted/stores/protocol trusted/stores/totals train"
 )
@@ -62,7 +62,7 @@ NOISE = (
 )
 PRICES = (
     "trusted/accountants/base trusted/accountants/common trusted/accountants/terms trusted/accountants/special "
-    "trusted/accountants/gdp trusted/accountants/joint trusted/accountants/choose"
+    "trusted/accountants/gdp trusted/accountants/common trusted/accountants/choose"
 )
 PAYING = "accounts/account accounts/purse accounts/store accounts/concerns"
 SOURCES = {
@@ -70,20 +70,20 @@ SOURCES = {
     "tables/fit/build tables/fit/labels tables/fit/fit",
     "arrays": "tables/fit/build tables/encode tables/refusal tables/rows tables/values tables/fit/labels tables/fit/fit",
     "tensors": "tables/refusal tables/fit/fit faces/pytorch/fit faces/pytorch/handed_over",
-    "loop": "trusted/tickets faces/pytorch/run faces/pytorch/loop_meter faces/pytorch/loader faces/pytorch/calls faces/pytorch/criterion faces/pytorch/optimizer faces/pytorch/handed_out",
+    "loop": "trusted/tickets faces/pytorch/run faces/pytorch/loop_meter faces/pytorch/loader faces/pytorch/criterion faces/pytorch/optimizer faces/pytorch/handed_over",
 }
 SOURCES["ranks"] = (
     SOURCES["files"] + " remote/processes remote/holder remote/forms remote/workers remote/ray_workers remote/history"
 )
 GRID = "trusted/stores/grid trusted/stores/linear trusted/stores/reference trusted/stores/threads trusted/models/batches trusted/elementwise"
 SPARSE = "trusted/stores/tables trusted/stores/sparse trusted/stores/sparse_reference trusted/stores/common_words"
-FEATURES = "trusted/features/table_columns trusted/features/features trusted/features/scale trusted/models/additive methods/preparation/quantiles methods/preparation/parts"
+FEATURES = "trusted/features/features trusted/models/linear methods/preparation/bounds methods/preparation/choices"
 STORES = {
     "linear": f"{GRID} trusted/models/linear",
     "tables": f"{GRID} {SPARSE} {FEATURES} trusted/models/linear",
     "perceptron": f"{GRID} trusted/stores/perceptron trusted/stores/perceptron_exact trusted/stores/perceptron_passes "
     "trusted/stores/perceptron_reference trusted/stores/perceptron_selftest trusted/models/perceptron trusted/models/layers/* trusted/torch_extra",
-    "modules": "trusted/stores/modules trusted/models/module trusted/models/module_loss trusted/models/module_selftest trusted/engine/* trusted/torch_extra",
+    "modules": "trusted/stores/modules trusted/models/module trusted/models/module_loss trusted/engine/* trusted/torch_extra",
 }
 PLANS = "trusted/accountants/price trusted/accountants/calibrate trusted/accountants/search trusted/accountants/pld trusted/accountants/classic"
 RENYI = "trusted/accountants/rdp trusted/accountants/renyi trusted/noise/gaps"
@@ -92,12 +92,12 @@ CURRENCIES = {
     "tcdp": "trusted/accountants/tcdp trusted/accountants/zcdp", "ctcdp": "trusted/accountants/tcdp trusted/accountants/zcdp",
 }  # fmt: skip
 PATH = re.compile(r"(?:[a-z0-9_]{1,40}/){0,4}[a-z0-9_]{1,40}\.py")  # what a statement of a stranger's may name
-ALWAYS, MOST_FILES = frozenset(f"trusted/{name}.py" for name in RING_1.split()), 1000
+ALWAYS, MAX_FILES = frozenset(f"trusted/{name}.py" for name in RING_1.split()), 1000
 DIGEST, VERSION = re.compile(r"[0-9a-f]{64}"), re.compile(r"[\w.+!-]{1,64}", re.ASCII)
 CODE = {"rings": [dict], "dependencies": dict}
 
 
-def files_of(kind: Kind, homes: Mapping[str, str]) -> list[Named]:
+def files_of(kind: RunKind, homes: Mapping[str, str]) -> list[Named]:
     """The list for such a run; ``homes`` has the file of every question and those of its sums, by its name in a trace."""
     asked = [homes[name].partition(" ") for name in sorted(kind.questions) if name in homes]
     second = [CURATOR, SOURCES[kind.source], STORES[kind.records]]
@@ -158,8 +158,8 @@ def odd_code(code: Mapping[str, Any]) -> str | None:
     rings, libraries = code["rings"], code["dependencies"]
     if len(rings) != 3 or not rings[0]:
         return "the list of code has not three rings, of which the first has files"
-    if sum(map(len, rings)) > MOST_FILES:
-        return f"the list of code has more than {MOST_FILES} files"
+    if sum(map(len, rings)) > MAX_FILES:
+        return f"the list of code has more than {MAX_FILES} files"
     pairs = [(PATH, DIGEST, pair) for ring in rings for pair in ring.items()]
     pairs += [(VERSION, VERSION, pair) for pair in libraries.items()]
     odd = next((name for one, other, (name, value) in pairs if not (_is(one, name) and _is(other, value))), None)

@@ -1,6 +1,6 @@
 """What no run can have been: the rules that a curator refuses by, applied to what a statement and a trace say.
 
-Relation, unit, batches, model, grade and noise of a question stand in its class (:mod:`noisewise.trusted.proved`); nothing of
+Relation, unit, batches, model, grade and noise of a question stand in its class (:mod:`noisewise.trusted.question`); nothing of
 it is said again here.
 """
 
@@ -22,15 +22,13 @@ from ..trusted.accountants.common import sampling_of, unsampled
 from ..trusted.arithmetic import GRADES, PSEUDO_RANDOM, Arithmetic
 from ..trusted.events import AtOrder, Gaussian, Leaf, Selection, from_dict, leaves
 from ..trusted.facts import Facts
-from ..trusted.features.table_columns import TableColumn
+from ..trusted.features.features import TableColumn
 from ..trusted.losses import Loss, loss_named
 from ..trusted.models import MLP, Additive, Linear, Model
-from ..trusted.proved import CLOSE, Line, Proved
-from ..trusted.question import HowAsked, checked_noise
+from ..trusted.question import CLOSE, AnswerLine, HowAsked, Proved, checked_noise
 from ..trusted.questions.histograms import Histograms
 from ..trusted.stores.totals import expected_size
-from ..trusted.trace import LOST
-from ..trusted.units import CLIENT, Unit
+from ..trusted.units import CLIENT, LOST, Unit
 from ..trusted.walks.oneshot import Whole
 from .network import Network
 from .search_price import private_search, traced
@@ -205,7 +203,7 @@ def odd_answers(data: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], run:
             refuse(kind, event, facts, data)
         except (ValueError, TypeError) as error:
             return f"question {number} of trace.json cannot have been answered: {error}"
-        line = Line(row["clip"], facts, data["method"]["settings"], parts)
+        line = AnswerLine(row["clip"], facts, data["method"]["settings"], parts)
         if size is None and kind.mean:
             size = _size_of(kind, row, event, line)
         if not _noise_fits(kind, row, event, line, size):
@@ -226,7 +224,7 @@ def _odd_walk(data: Mapping[str, Any], kinds: Sequence[type[Proved]], rows: Sequ
     return None
 
 
-def _noise_fits(kind: type[Proved], row: Mapping[str, Any], event: Any, line: Line, size: float | None) -> bool:
+def _noise_fits(kind: type[Proved], row: Mapping[str, Any], event: Any, line: AnswerLine, size: float | None) -> bool:
     """Whether the deviation of the noise follows from event, clip and size, as the question computes it."""
     clip, std = line.clip, float(row["noise_std"])
     if not (0 < std < math.inf and math.isfinite(row["norm"] or 0.0)):
@@ -237,7 +235,7 @@ def _noise_fits(kind: type[Proved], row: Mapping[str, Any], event: Any, line: Li
     return kind.fits(std, _how_asked(kind, event, line, size), line)
 
 
-def _how_asked(kind: type[Proved], event: Any, line: Line, size: float | None) -> HowAsked:
+def _how_asked(kind: type[Proved], event: Any, line: AnswerLine, size: float | None) -> HowAsked:
     mechanism, sampling, facts = unsampled(event), sampling_of(event), line.facts
     noise = mechanism.noise_multiplier if isinstance(mechanism, Gaussian) else mechanism.epsilon  # type: ignore[union-attr]
     expected = expected_size(sampling, size) if kind.mean and size is not None else math.nan
@@ -245,7 +243,7 @@ def _how_asked(kind: type[Proved], event: Any, line: Line, size: float | None) -
     return HowAsked(adjacency, sampling, checked_noise(noise), expected, facts.features, persons)
 
 
-def _size_of(kind: type[Proved], row: Mapping[str, Any], event: Any, line: Line) -> float | None:
+def _size_of(kind: type[Proved], row: Mapping[str, Any], event: Any, line: AnswerLine) -> float | None:
     """What the sum of a line was divided by, where the folder does not say: all other sums were divided by it too."""
     if line.clip is None or not row["noise_std"] > 0:
         return None

@@ -17,7 +17,7 @@ from ..trusted.accountants.base import currency
 from ..trusted.accountants.selection import whole_of
 from ..trusted.events import BoundedRange, Gaussian, Leaf, Selection, from_dict, leaves
 from ..trusted.units import Unit
-from .json_shapes import TUNED_RUN, check_shape
+from .seal import TUNED_RUN, check_shape
 
 CHARGED = ("selection", "exponential")
 TRIALS = "choosing settings by trial runs on the private records"

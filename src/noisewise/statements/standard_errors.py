@@ -26,16 +26,16 @@ import numpy as np
 from ..accounts import Budget, BudgetExhausted
 from ..asking import Answer, Asking, Curator, Descent, OnePass, PublicCurator, array, in_kind
 from ..methods import Method
-from ..train import MOST, Array, Tape, TapeEntry, follow, kind_of
+from ..train import MAX_RECORDED_NUMBERS, Array, RecordedAnswers, TapeEntry, follow, kind_of
 from ..trusted.events import FULL, Event, Leaf, Sampling
 
 SINGLE_DRAWS, SINGLE_NULLS = 40, 8  # of a method that cannot run many replays side by side
 NULL_DRAWS = 24  # replays that show what the path of noise alone looks like
 PART = 0.5  # of the recorded noise, scaled up again: the recorded answers hold one draw of it already
-SHORTEST = 20  # gradients, with fewer the curvature is guesswork
+MIN_GRADIENTS = 20  # with fewer the curvature is guesswork
 WINDOW = 0.75  # the last part of a run, from which the curvature is read
-LARGEST = 1000  # parameters up to which the curvature is read
-AT_ONCE = 4_000_000  # numbers in all thetas of replays side by side
+MAX_CURVED_PARAMETERS = 1000  # for more, the curvature is not read
+MAX_REPLAYED_NUMBERS = 4_000_000  # in all thetas of replays side by side
 UNKNOWN = {  # by question: what a replay leaves out or cannot do
     "choose": "a part of the noise is in choices among candidates, which a replay does not draw anew",
     "minimise": "the noise goes through the curvature of the records, which is not released",
@@ -81,7 +81,7 @@ class Replayed(Asking):
 
     def __init__(
         self,
-        tape: Tape,
+        tape: RecordedAnswers,
         *,
         seed: int,
         copies: int = 1,
@@ -188,7 +188,7 @@ class _Replays:
     """Replays of one run; ``state`` is the method's first one, which no noise has touched."""
 
     method: Method
-    tape: Tape
+    tape: RecordedAnswers
     public: PublicCurator | None
     state: Any
     seed: int
@@ -216,22 +216,27 @@ class _Replays:
         return [self.run(copies=1, only=0, **{**how, "seed": self.seed + i}) for i in range(min(draws, one_by_one))]
 
 
-def why_unknown(method: Method, tape: Tape | None) -> str | None:
+def why_unknown(method: Method, tape: RecordedAnswers | None) -> str | None:
     """Why a run has no standard errors, for a reader; None when it has them."""
     if not method.private:
         return "nothing was noised"
     if getattr(method, "elsewhere", False):
         return "the method runs in a process of its own, where it is not replayed"
     if tape is None:
-        return f"the model is not linear, or the run released more than {MOST:,} numbers"
-    if 0 < sum(entry.question == "gradient" for entry in tape.entries) < SHORTEST:
-        return f"fewer than {SHORTEST} gradients are too few to tell how the records pull theta back"
+        return f"the model is not linear, or the run released more than {MAX_RECORDED_NUMBERS:,} numbers"
+    if 0 < sum(entry.question == "gradient" for entry in tape.entries) < MIN_GRADIENTS:
+        return f"fewer than {MIN_GRADIENTS} gradients are too few to tell how the records pull theta back"
     return next((UNKNOWN[entry.question] for entry in tape.entries if entry.question in UNKNOWN), None)
 
 
 @np.errstate(all="ignore")  # a replay may run away, and is then not shown
 def standard_errors(
-    method: Method, tape: Tape | None, public: PublicCurator | None = None, *, draws: int = 200, seed: int = 0
+    method: Method,
+    tape: RecordedAnswers | None,
+    public: PublicCurator | None = None,
+    *,
+    draws: int = 200,
+    seed: int = 0,
 ) -> Array | None:
     """The standard deviation that privacy noise gives each coordinate of theta; None where it is not known.
 
@@ -242,9 +247,9 @@ def standard_errors(
     replays = _Replays(method, tape, public, method.init(tape.start, tape.facts, public), seed * 1_000_003)
     alone = not replays.side_by_side()
     d = len(tape.start)
-    draws = min(draws, max(AT_ONCE // d, 20))
+    draws = min(draws, max(MAX_REPLAYED_NUMBERS // d, 20))
     reaction = None
-    if d <= LARGEST and any(entry.question == "gradient" for entry in tape.entries):
+    if d <= MAX_CURVED_PARAMETERS and any(entry.question == "gradient" for entry in tape.entries):
         reaction = curvature(
             tape, [curator for _, curator in replays.many(NULL_DRAWS, alone * SINGLE_NULLS, watch=True)]
         )
@@ -256,7 +261,7 @@ def standard_errors(
     return spread if bool(np.isfinite(spread).all()) else None
 
 
-def curvature(tape: Tape, nulls: Sequence[Replayed]) -> Array | None:
+def curvature(tape: RecordedAnswers, nulls: Sequence[Replayed]) -> Array | None:
     """How the mean gradient changes with theta near the end of a run, from released gradients; None where it is not seen.
 
     Released gradients are g_t = c + H theta_t + noise. In the principal axes of the last ``WINDOW`` of the path, the

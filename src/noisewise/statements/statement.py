@@ -22,16 +22,15 @@ from ..accounts import Budget, BudgetExhausted, Meter, meter_from
 from ..accounts.account import name_is_plain
 from ..accounts.replay import replayed
 from ..asking import KINDS
-from ..methods.preparation.parts import odd_part, parts_of
+from ..methods.preparation.choices import odd_part, parts_of
 from ..remote.federation import Federated
 from ..trusted.arithmetic import Arithmetic
 from ..trusted.events import Gaussian, Repeated, from_dict, leaves, to_dict
-from ..trusted.proved import Proved
-from ..trusted.question import WholeRun
+from ..trusted.question import Proved, WholeRun
 from ..trusted.stores.protocol import SUMS
 from ..trusted.units import CLIENT, UNIT, Unit
-from .json_shapes import check_shape
-from .reading_list import Kind, code_of, files_of, odd_code
+from .reading_list import RunKind, code_of, files_of, odd_code
+from .seal import check_shape
 from .search_price import traced, uncovered
 from .wording import FORMATS, derived_words, format_of, shown, text
 from .wording import account_text as account_text
@@ -163,7 +162,7 @@ def make_statement(
     return worded(data)
 
 
-def _kind(run: Trained, data: Mapping[str, Any], source: str) -> Kind:
+def _kind(run: Trained, data: Mapping[str, Any], source: str) -> RunKind:
     """What decides which code a run's promise rests on."""
     facts, questions = run.facts, frozenset(line.question for line in run.trace)
     asked = [KINDS[name] for name in questions if name in KINDS]
@@ -176,7 +175,7 @@ def _kind(run: Trained, data: Mapping[str, Any], source: str) -> Kind:
         "ledger": "account" in data,
         "clients": "federated" in data,
     }
-    return Kind(
+    return RunKind(
         "modules" if facts.tensors else "tables" if facts.table else plain,
         facts.loss,
         data["meter"],

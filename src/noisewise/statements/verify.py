@@ -16,14 +16,24 @@ from pathlib import Path
 from typing import Any
 
 from ..asking import Count
-from ..methods.preparation.parts import parts_of
+from ..methods.preparation.choices import parts_of
 from ..trusted.events import Leaf, from_dict, leaves
 from ..trusted.features.features import Features
-from ..trusted.trace import Released
-from ..trusted.units import CLIENT, Unit
-from .json_shapes import Nullable, check_shape
+from ..trusted.units import CLIENT, Released, Unit
 from .rules import odd_answers, verify_statement
-from .seal import FORMAT, NEEDED, SEALED, TRACE_FORMAT, DuplicateField, checked_contents, formatted, json_of, parsed
+from .seal import (
+    FORMAT,
+    NEEDED,
+    SEALED,
+    TRACE_FORMAT,
+    DuplicateField,
+    Nullable,
+    check_shape,
+    checked_contents,
+    formatted,
+    json_of,
+    parsed,
+)
 from .search_price import traced
 from .statement import Statement, Verdict, text, training_meter
 

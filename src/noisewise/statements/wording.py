@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Context
 from typing import Any
 
-from ..methods.preparation.parts import cost
+from ..methods.preparation.choices import cost
 from ..remote.federation import taken_for_granted, what_the_server_sees
 from ..trusted.arithmetic import sentence
 from ..trusted.events import Selection, from_dict, leaves, to_dict

@@ -21,7 +21,7 @@ from .refusal import Refusal
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 QUERY = ("region", "scheme", "endpoint_override", "force_virtual_addressing", "tls_ca_file_path", "project_id", "retry_limit_seconds")  # fmt: skip
 HARMLESS = re.compile(r"[\w.:/~-]*")
-PATIENCE = 30  # seconds
+PATIENCE_SECONDS = 30
 BUCKETS = ("s3", "gs", "gcs")
 USERS = ("abfs", "abfss", "hdfs", "viewfs")  # where a name before @ says whose or which folder, and opens nothing
 SECRETS = (
@@ -231,7 +231,7 @@ def with_patience(uri: str) -> str:
     """
     if not uri.startswith(("gs://", "gcs://")) or "retry_limit_seconds=" in uri:
         return uri
-    return f"{uri}{'&' if '?' in uri else '?'}retry_limit_seconds={PATIENCE}"
+    return f"{uri}{'&' if '?' in uri else '?'}retry_limit_seconds={PATIENCE_SECONDS}"
 
 
 def identity(place: Place) -> Path | str:

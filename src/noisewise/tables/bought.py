@@ -21,7 +21,7 @@ from ..accounts.account import Account, paying
 from ..accounts.purse import Purse
 from ..methods.preparation.bounds import Bounds, bought_bounds
 from ..trusted.accountants.choose import choose_terms
-from ..trusted.column_curator import ColumnCurator
+from ..trusted.curator import ColumnCurator
 from ..trusted.events import Repeated, to_dict
 from .encode import MISSING, NOT_ENCODED, cells_of, codes_of, numbers_of
 from .file_pieces import Pinned

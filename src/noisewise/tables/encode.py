@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ..trusted.spelling import did_you_mean
+from ..trusted.validate import did_you_mean
 from .files import is_number, is_text, unusable
 from .refusal import Refusal, our_words
 from .schema import Column, Scalar, Schema, gaps
 from .values import (
     FORMS,
     MISSING_WORDS,
-    Codes,
+    CodeArray,
     is_missing_word,
     key,
     moments,
@@ -139,7 +139,7 @@ def _as_floats(cells: pa.Array) -> Floats:
     return numbers_in(pc.cast(cells, pa.float64(), safe=not is_number(cells.type)), np.nan)
 
 
-def codes_of(cells: pa.Array, column: Column) -> Codes:
+def codes_of(cells: pa.Array, column: Column) -> CodeArray:
     """Position of each cell among the categories, MISSING or UNKNOWN; a declared category is never a missing word."""
     coded = cells.dictionary_encode()
     declared = {key(value): place for place, value in enumerate(column.categories)}
@@ -289,7 +289,7 @@ class Encoder:
         return self.schema[self.schema.target]
 
     @cached_property
-    def _sorted_positions(self) -> Codes:
+    def _sorted_positions(self) -> CodeArray:
         """Position in ``classes`` of each declared category."""
         values = _comparable(self._target.categories)
         order = sorted(range(len(values)), key=values.__getitem__)
@@ -347,7 +347,7 @@ def _cell(data: Any, place: int, column: Column) -> Floats:
         return np.where(codes < 0, np.nan, codes)
 
 
-def _known_codes(cells: pa.Array, column: Column) -> Codes:
+def _known_codes(cells: pa.Array, column: Column) -> CodeArray:
     """Positions among the categories, negative for what is missing and stays so."""
     codes = codes_of(cells, column)
     if column.unknown == "refuse" and (codes == UNKNOWN).any():

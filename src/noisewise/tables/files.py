@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from ..trusted.spelling import did_you_mean
+from ..trusted.validate import did_you_mean
 from .addresses import CHANGED, Place, readable, refused, size_of, steady
 from .addresses import Paths as Paths
 from .addresses import find_files as find_files
@@ -26,9 +26,9 @@ from .refusal import Refusal, our_words
 from .values import MISSING_WORDS, is_moment, number_of
 
 Share = Callable[[float], None]
-BLOCK = 1 << 21  # bytes of CSV in memory at once, and so the longest row
-BATCH = 1 << 15  # rows of Parquet in memory at once
-LINE = re.compile(rb'(?:[^"\r\n]++|"[^"]*+"?+)*+')  # up to a line end outside of quotes
+BYTES_PER_BLOCK = 1 << 21  # of CSV, in memory at once, and so the longest row
+ROWS_PER_BATCH = 1 << 15  # of Parquet, in memory at once
+LINE_PATTERN = re.compile(rb'(?:[^"\r\n]++|"[^"]*+"?+)*+')  # up to a line end outside of quotes
 SEPARATORS = {"tab": "\t", "\\t": "\t"}
 NOTHING = ("Empty CSV file", "CSV parse error: Empty CSV file")  # what Arrow says of column names without a line end
 COMMA = {b"decimal": b","}  # what a batch of a CSV says of itself, where a comma is the decimal sign
@@ -237,11 +237,11 @@ def _open_csv(path: Place, separator: str) -> TableFile:
 def _header(path: Place, head: bytes, separator: str) -> list[str]:
     """The column names as they are written, from the first bytes of the file."""
     head = head.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
-    line = LINE.match(head).group()  # type: ignore[union-attr]  # matches always
-    if len(line) == len(head) > BLOCK // 2:
+    line = LINE_PATTERN.match(head).group()  # type: ignore[union-attr]  # matches always
+    if len(line) == len(head) > BYTES_PER_BLOCK // 2:
         raise _too_long(path)
     reader = csv.reader(io.StringIO(line.decode(errors="surrogateescape"), newline=""), delimiter=separator)
-    old = csv.field_size_limit(BLOCK)
+    old = csv.field_size_limit(BYTES_PER_BLOCK)
     try:
         raw = next((row for row in reader if row), [])
     except csv.Error:
@@ -297,14 +297,14 @@ def _input(path: Place) -> tuple[Any, Any]:
     raw.seek(0)
     if not packed:
         return raw, raw
-    return raw, pa.CompressedInputStream(raw if local else pa.BufferedInputStream(raw, BLOCK), "gzip")
+    return raw, pa.CompressedInputStream(raw if local else pa.BufferedInputStream(raw, BYTES_PER_BLOCK), "gzip")
 
 
 def _head(path: Place) -> bytes:
     try:
         stored, stream = _input(path)
         with stored, stream:
-            return bytes(stream.read(BLOCK))
+            return bytes(stream.read(BYTES_PER_BLOCK))
     except (pa.ArrowException, OSError) as error:
         raise refused(path, error, f"{path}: is not a gzip file, or is cut short; compress it anew") from None
 
@@ -316,7 +316,7 @@ def _csv_batches(file: TableFile, order: Sequence[int], progress: Share) -> Iter
     if _names(path, raw) != file.columns:
         raise Refusal(CHANGED.format(path))
     options = {
-        "read_options": pacsv.ReadOptions(block_size=BLOCK),
+        "read_options": pacsv.ReadOptions(block_size=BYTES_PER_BLOCK),
         "parse_options": pacsv.ParseOptions(
             delimiter=file.separator, newlines_in_values=True, invalid_row_handler=None, ignore_empty_lines=True
         ),
@@ -362,7 +362,7 @@ def _parquet_batches(file: TableFile, order: Sequence[int], progress: Share) -> 
         ):
             raw, total, done = stored.schema_arrow.names, _rows(stored, file.groups), 0
             names = [raw[i] for i in order]
-            for batch in stored.iter_batches(batch_size=BATCH, columns=names, row_groups=file.groups):
+            for batch in stored.iter_batches(batch_size=ROWS_PER_BATCH, columns=names, row_groups=file.groups):
                 done += batch.num_rows
                 progress(done / max(total, 1))
                 _check_text(batch, file.path)
@@ -395,5 +395,5 @@ def _not_utf8(path: Place, encoding: str = "WINDOWS-1252") -> Refusal:
 
 def _too_long(path: Place) -> Refusal:
     return Refusal(
-        f"{path}: a row is longer than {BLOCK >> 20} MB; check line ends, and for a quote that is never closed"
+        f"{path}: a row is longer than {BYTES_PER_BLOCK >> 20} MB; check line ends, and for a quote that is never closed"
     )

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from ..trusted.spelling import did_you_mean
+from ..trusted.validate import did_you_mean
+from .column_checks import HEAVY, MAX_LISTED_CATEGORIES, SeenColumn
 from .encode import cells_of, numbers_of
 from .files import Dialect, Paths, Share, is_number, is_text, open_source, unusable
-from .public_columns import HEAVY, MOST_CATEGORIES, Seen
 from .refusal import Refusal, our_words
 from .schema import Column, Schema
 from .values import key
@@ -20,7 +20,7 @@ from .values import key
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_CLASSES = 20  # whole numbers in a target that are still taken for classes
+MAX_NUMBERED_CLASSES = 20  # whole numbers in a target that are still taken for classes
 ONE_VALUE = "is constant in the public rows"
 A_DATE = 'looks like dates; set kind = "number", unit = "years" (or days, ..) and bounds as dates, or kind = "ignore"'
 A_TIME = (
@@ -104,9 +104,9 @@ def public_doubts(schema: Schema, paths: Paths, *, separator: str | Dialect | No
     return {name: found.doubt for name, found in seen.items() if found.doubt}
 
 
-def _look(source: Tabular, columns: Sequence[Column], progress: Share | None = None) -> dict[str, Seen]:
+def _look(source: Tabular, columns: Sequence[Column], progress: Share | None = None) -> dict[str, SeenColumn]:
     wanted = [column for column in columns if not _unusable(source, column.name, dated=bool(column.unit))]
-    seen = {column.name: Seen() for column in wanted}
+    seen = {column.name: SeenColumn() for column in wanted}
     for batch in source.batches([column.name for column in wanted], progress=progress) if wanted else ():
         for place, column in enumerate(wanted):
             # may be a private label
@@ -116,7 +116,7 @@ def _look(source: Tabular, columns: Sequence[Column], progress: Share | None = N
     return seen
 
 
-def _filled(column: Column, seen: Seen, target: bool) -> Column:
+def _filled(column: Column, seen: SeenColumn, target: bool) -> Column:
     if not seen.keys:
         return replace(column, note="has no value in the public rows")
     kind, doubt = column.kind or _kind(seen, target), "" if target else seen.doubt
@@ -135,17 +135,17 @@ def _filled(column: Column, seen: Seen, target: bool) -> Column:
 
 
 def _many(what: str, doubt: str) -> str:
-    note = f"has more than {MOST_CATEGORIES} different {what} in the public rows"
+    note = f"has more than {MAX_LISTED_CATEGORIES} different {what} in the public rows"
     return f"{note}; it {doubt}" if doubt else note
 
 
-def _kind(seen: Seen, target: bool) -> str:
+def _kind(seen: SeenColumn, target: bool) -> str:
     if seen.numeric:
-        return "category" if target and seen.whole and len(seen.keys) <= MOST_CLASSES else "number"
+        return "category" if target and seen.whole and len(seen.keys) <= MAX_NUMBERED_CLASSES else "number"
     return "" if seen.dates or seen.times or seen.many else "category"
 
 
-def _with_bounds(column: Column, seen: Seen, target: bool) -> Column:
+def _with_bounds(column: Column, seen: SeenColumn, target: bool) -> Column:
     low, high = (seen.low if column.low is None else column.low), (seen.high if column.high is None else column.high)
     if not seen.numeric:
         return replace(column, note="holds text in the public rows, so bounds cannot be taken from them")

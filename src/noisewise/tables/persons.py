@@ -27,8 +27,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..trusted.spelling import did_you_mean
 from ..trusted.units import Unit
+from ..trusted.validate import did_you_mean
 from .files import Source
 from .refusal import Refusal, our_words
 from .values import is_missing_word, key, places_in, values_in
@@ -42,7 +42,7 @@ NO_IDS = "column {!r}, the unit, cannot be read as ids; write numbers or texts i
 
 
 @dataclass(frozen=True)
-class Persons:
+class PersonColumn:
     """A column that says whose row it is, and how many rows of a person count at most."""
 
     column: str
@@ -58,7 +58,7 @@ class Persons:
         if self.column not in source.columns:
             meant = did_you_mean(self.column, source.columns)
             raise Refusal(f"{source.where}: lacks the column {self.column!r} that says whose row it is (unit){meant}")
-        coins, found = Coins(seed), []
+        coins, found = PersonCoins(seed), []
         with our_words(NO_IDS.format(self.column)):
             for batch in source.batches([self.column]):
                 found.append(coins.digests(batch.column(0)))
@@ -66,7 +66,7 @@ class Persons:
 
     def in_table(self, X: Any, *, seed: int | None) -> Mask:
         """Which rows of a DataFrame count."""
-        table, coins = frame(X), Coins(seed)
+        table, coins = frame(X), PersonCoins(seed)
         places = [place for place, name in enumerate(table.columns) if str(name) == self.column]
         if len(places) != 1:
             meant = did_you_mean(self.column, table.columns)
@@ -84,23 +84,23 @@ class Persons:
         return table.loc[:, [str(name) != self.column for name in table.columns]]
 
 
-def persons_of(unit: Any, rows: Any) -> Persons | None:
+def persons_of(unit: Any, rows: Any) -> PersonColumn | None:
     """Persons as they are declared: both or neither."""
     if (unit is None) != (rows is None):
         raise ValueError(
             "unit and rows_per_unit go together: the column that says whose row it is, and how many rows of a person count"
         )
-    return None if unit is None else Persons(unit, int(rows) if isinstance(rows, np.integer) else rows)
+    return None if unit is None else PersonColumn(unit, int(rows) if isinstance(rows, np.integer) else rows)
 
 
-class Coins:
+class PersonCoins:
     """The secrets of one choice: a key for ids, and words for rows. Never the same twice, unless a seed says so."""
 
     def __init__(self, seed: int | None) -> None:
-        from ..trusted.noise.secret_words import LARGEST, Words
+        from ..trusted.noise.secret_words import MAX_WORDS, SecretWords
 
         secret = os.urandom(64) if seed is None else hashlib.sha512(f"noisewise persons {seed}".encode()).digest()
-        self._key, self._words, self._most = secret[:32], Words(secret[32:]), LARGEST
+        self._key, self._words, self._most = secret[:32], SecretWords(secret[32:]), MAX_WORDS
 
     def digests(self, cells: Any) -> Digests:
         """Two words for each id: of an Arrow array, or of cells of any kind."""

@@ -22,9 +22,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from ..trusted import validate
 from .refusal import NOT_ROWS, Refusal, our_words
 
-CHUNK = 2000  # pictures at a time, to keep memory low
-LANES = 64  # entries that a processor handles at once, and more
-HUGE = 1e6
+PICTURES_PER_CHUNK = 2000  # to keep memory low
+ENTRY_MULTIPLE = 64  # entries that a processor handles at once, and more
+MAX_PIXEL = 1e6
 WIDER = 1.75  # how wide the second cells of a stack are
 
 
@@ -65,11 +65,14 @@ class OrientedGradients(TransformerMixin, BaseEstimator):
         pixels = math.prod(shape)
         with our_words(NOT_ROWS):
             given = np.asarray(X, dtype=np.float64)
-        rows = np.nan_to_num(given, posinf=HUGE, neginf=-HUGE).clip(-HUGE, HUGE).astype(np.float32)
+        rows = np.nan_to_num(given, posinf=MAX_PIXEL, neginf=-MAX_PIXEL).clip(-MAX_PIXEL, MAX_PIXEL).astype(np.float32)
         if rows.ndim != 2 or rows.shape[1] != pixels:
             raise Refusal(f"X must be a table; pass rows of {' x '.join(map(str, self.shape))} = {pixels} pixels")
         pictures = rows.reshape(-1, *shape)
-        parts = [self._histograms(pictures[at : at + CHUNK]) for at in range(0, max(len(rows), 1), CHUNK)]
+        parts = [
+            self._histograms(pictures[at : at + PICTURES_PER_CHUNK])
+            for at in range(0, max(len(rows), 1), PICTURES_PER_CHUNK)
+        ]
         return np.concatenate(parts)
 
     def _checked_shape(self) -> tuple[int, int, int]:
@@ -128,7 +131,7 @@ def _in_cells(slopes: NDArray[np.float32], cell: int) -> NDArray[np.float32]:
 
 def _in_whole_lanes(function: Any, a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
     """An elementwise function of two arrays, padded: the last few entries of an array may take another routine."""
-    size = -(-a.size // LANES) * LANES
+    size = -(-a.size // ENTRY_MULTIPLE) * ENTRY_MULTIPLE
     padded = np.ones((2, size), np.float32)
     padded[0, : a.size], padded[1, : a.size] = a.ravel(), b.ravel()
     values: NDArray[np.float32] = function(padded[0], padded[1])[: a.size].reshape(a.shape)

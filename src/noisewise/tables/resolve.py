@@ -10,7 +10,7 @@ from typing import Any
 from ..accounts import Budget
 from ..accounts.account import Account
 from ..accounts.purse import Purse
-from ..trusted.spelling import did_you_mean
+from ..trusted.validate import did_you_mean
 from .addresses import Place
 from .bought import Purchase, part_of, purchase, with_bounds
 from .encode import Encoder

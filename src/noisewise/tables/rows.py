@@ -16,9 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..trusted import elementwise as plain
-from ..trusted.features.scale import log_scale
-from ..trusted.features.table_columns import TableColumn, cell_type
-from ..trusted.spelling import did_you_mean
+from ..trusted.features.features import TableColumn, cell_type, log_scale
+from ..trusted.validate import did_you_mean
 from .addresses import CHANGED
 from .encode import Encoder, labelled
 from .files import Dialect, Paths, Share, Source, open_source
@@ -143,8 +142,8 @@ def interval(name: str, pair: Any) -> tuple[float, float]:
 
 
 Singles = NDArray[Any]  # float32; cells of a table float64 where a declared scale is too fine for that
-CELLS = 1 << 19  # of the matrix that is scaled at once, 4 MB
-IN_MEMORY = 200 << 20  # bytes of rows beyond which a file takes them
+CELLS_AT_ONCE = 1 << 19  # of the matrix that is scaled at once, 4 MB
+MAX_BYTES_IN_MEMORY = 200 << 20  # more rows go to a file
 NOT_READ = "{}: cannot be read, or its rows find no place; check the file, memory and the folder for rows"
 SHRINK = 1 - 2.0**-20
 
@@ -261,7 +260,7 @@ def cut_batches(
     except Refusal as error:
         raise Refusal(f"{source.files[0].path}: {error}") from None
     names = encoder.columns[:-1] if predict and encoder.schema.target is not None else encoder.columns
-    rows = max(CELLS // max(len(encoder.low), len(names)), 1)
+    rows = max(CELLS_AT_ONCE // max(len(encoder.low), len(names)), 1)
     for batch in source.batches(names, progress=progress):
         for start in range(0, batch.num_rows, rows):
             yield batch.slice(start, rows)
@@ -282,7 +281,7 @@ class RowStore:
         self._rows += len(rows)
         self._chunks.append(rows)
         if self._file is None and (
-            self._folder is not None or self._rows * self._features * self._kept.itemsize > IN_MEMORY
+            self._folder is not None or self._rows * self._features * self._kept.itemsize > MAX_BYTES_IN_MEMORY
         ):
             self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  closed in __exit__
         if self._file is not None:

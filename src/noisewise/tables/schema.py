@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..trusted.spelling import did_you_mean
 from ..trusted.units import Unit
-from ..trusted.validate import one_of
+from ..trusted.validate import did_you_mean, one_of
 from .column_checks import KINDS, Scalar, check_column, end_from, number_from, plain_value, since_from
-from .persons import Persons, persons_of
+from .persons import PersonColumn, persons_of
 from .schema_text import bare_or_quoted, lines_of, one_line, text_of
 
 if TYPE_CHECKING:
@@ -169,7 +168,7 @@ class Schema:
         return Unit(self.rows_per_unit)
 
     @property
-    def persons(self) -> Persons | None:
+    def persons(self) -> PersonColumn | None:
         """Whose rows these are, where what is protected is a person."""
         declared = self.unit, self.rows_per_unit
         return None if declared == (None, None) else persons_of(*declared)

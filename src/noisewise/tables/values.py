@@ -109,7 +109,7 @@ def inert(value: Any) -> Any:
     return f"'{value}" if number is None or not math.isfinite(number) else value
 
 
-Codes = NDArray[np.int64]
+CodeArray = NDArray[np.int64]
 
 
 def numbers_in(cells: pa.Array, missing: Any) -> NDArray[Any]:
@@ -125,7 +125,7 @@ def numbers_in(cells: pa.Array, missing: Any) -> NDArray[Any]:
     return np.frombuffer(filled.buffers()[1], kind, len(filled), filled.offset * kind.itemsize)
 
 
-def places_in(coded: pa.DictionaryArray) -> Codes:
+def places_in(coded: pa.DictionaryArray) -> CodeArray:
     """Where each cell is in the dictionary; the end (-1) for a null.
 
     >>> places_in(pa.array(["b", None, "a", "b"]).dictionary_encode()).tolist()

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..trusted.spelling import did_you_mean
-from .codebook import EQUALS, codes_in, kind_of, pair_in, value_of
-from .guesses import by_name, target_among
-from .public_columns import A_CONSTANT, AN_ID
+from ..trusted.validate import did_you_mean
+from .codebook import EQUALS, by_name, codes_in, kind_of, pair_in, target_among, value_of
+from .column_checks import A_CONSTANT, AN_ID
 from .schema import Column, Schema, declared
 from .schema_text import text_of
 from .values import UNITS, in_unit

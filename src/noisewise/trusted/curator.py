@@ -8,26 +8,30 @@ empty batch is answered with noise, and sums are divided by an expected size, ne
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import replace
+from operator import index
 from typing import Any, NoReturn
 
 import numpy as np
 
 from .arithmetic import Arithmetic
 from .events import FULL, Sampling, plain_sampling
-from .facts import Answer, Facts, Released, facts_of, resized, shown, shown_trace
+from .facts import Answer, Facts, Released, facts_of, facts_of_columns, resized, shown, shown_trace
 from .features.features import Features, even, features_anew
 from .gate import Desk, secret
 from .meter import AdditiveMeter, PlanMeter
 from .models import Additive, Model
 from .opening import MeterView, checked_meter
-from .own_settings import own_settings
+from .process import own_settings
 from .question import HowAsked, checked_noise, plain, rebuilt
+from .questions.histograms import Histograms
 from .questions.moments import Count
 from .stores import counted_of, records_of
-from .stores.grid import Store, in_memory
+from .stores.grid import Allocator, in_memory
 from .stores.shards import Shards, Unroll
+from .stores.tables import ColumnRecords
 from .stores.totals import Floats, expected_size
 from .units import Unit
 from .walks.objective import PerturbedObjective
@@ -59,7 +63,7 @@ class Curator:
         size: float | None,
         row_bound: float = math.inf,
         seed: int | None = None,
-        store: Store = in_memory,
+        store: Allocator = in_memory,
         rows_per_unit: int | None = None,
         unroll: Unroll | None = None,
     ) -> None:
@@ -256,5 +260,57 @@ class Curator:
 
     def _refuse(self, *_: object) -> NoReturn:
         raise TypeError("a curator holds private records and is never copied or saved; save the released model instead")
+
+    __copy__ = __deepcopy__ = __reduce_ex__ = __getstate__ = _refuse
+
+
+# A curator for columns as they come from a file, before there are bounds to scale them by.
+#
+# It answers one question, :class:`Histograms`.
+
+
+class ColumnCurator:
+    """Holds a way to read the private columns; every answer is charged before it is computed."""
+
+    __slots__ = ("__columns", "__desk", "__rows")
+
+    def __init__(
+        self,
+        pieces: Callable[[], Iterable[Floats]],
+        columns: int,
+        *,
+        meter: AdditiveMeter | PlanMeter,
+        seed: int | None = None,
+        rows_per_unit: int | None = None,
+    ) -> None:
+        if (columns := index(columns)) < 1:
+            raise ValueError(f"columns is {columns!r}; pass at least one")
+        meter = checked_meter(meter)
+        self.__columns, self.__rows = columns, Histograms.refuse(meter.budget.adjacency, FULL, Unit(rows_per_unit))
+        self.__desk = Desk(meter, seed, ColumnRecords(pieces, columns))
+
+    @property
+    def meter(self) -> MeterView:
+        """The meter that every question is charged to, to look at."""
+        return self.__desk.view
+
+    @property
+    def trace(self) -> tuple[Released, ...]:
+        """Every answered question, described by released facts."""
+        return shown_trace(self.__desk.trace)
+
+    def histograms(self, edges: Floats, *, noise_multiplier: float) -> tuple[Floats, float]:
+        """How many values lie between the edges of every column, and the noise's deviation: :class:`Histograms`."""
+        asked = Histograms(plain(edges))  # of plain copies, and so not rebuilt
+        if len(asked.edges) != self.__columns:
+            raise ValueError(f"edges must be {self.__columns} rows of at least two finite, growing numbers")
+        adjacency, noise = self.__desk.view.budget.adjacency, checked_noise(noise_multiplier)
+        facts = facts_of_columns(self.__desk.view.budget, self.__columns)
+        how = HowAsked(adjacency, FULL, noise, math.nan, self.__columns, self.__rows)
+        answer = self.__desk.release(asked, how, facts, self.__desk.records)
+        return answer.value, answer.noise_std
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise TypeError("a curator holds private records and is never copied or saved")
 
     __copy__ = __deepcopy__ = __reduce_ex__ = __getstate__ = _refuse

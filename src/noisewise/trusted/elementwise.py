@@ -15,8 +15,8 @@ from .fast import kernels
 
 Floats = NDArray[np.float64]
 
-FEW = 1 << 14  # entries up to which compiled code is not worth loading; the bits are the same
-LEAST = -700.0  # exp of less counts as exp of that: 1e-304, far below any coefficient
+MAX_PLAIN_ENTRIES = 1 << 14  # up to which compiled code is not worth loading; the bits are the same
+MIN_EXPONENT = -700.0  # exp of less counts as exp of that: 1e-304, far below any coefficient
 LOG2_E = 1.4426950408889634
 LN2_HIGH = 0.693147180369123816490  # its last bits are zero, so that its small multiples are exact
 LN2_LOW = 1.90821492927058770002e-10
@@ -31,9 +31,9 @@ def exp(x: Floats) -> Floats:
     >>> abs(float(exp(np.array([-1.0]))[0]) - 0.36787944117144233) < 1e-12
     True
     """
-    if x.size > FEW and kernels.compiled():
+    if x.size > MAX_PLAIN_ENTRIES and kernels.compiled():
         return _entry_by_entry("exp", x)
-    x = np.maximum(x, LEAST)
+    x = np.maximum(x, MIN_EXPONENT)
     k = np.floor(x * LOG2_E + 0.5)
     rest = (x - k * LN2_HIGH) - k * LN2_LOW
     value = np.full_like(rest, EXP_TERMS[0])
@@ -49,7 +49,7 @@ def log(x: Floats) -> Floats:
     >>> abs(float(log(np.array([10.0]))[0]) - 2.302585092994046) < 1e-12
     True
     """
-    if x.size > FEW and kernels.compiled():
+    if x.size > MAX_PLAIN_ENTRIES and kernels.compiled():
         return _entry_by_entry("log", x)
     m, k = np.frexp(x)
     low = m < SQRT_HALF
@@ -69,7 +69,7 @@ def lengths(rows: Floats) -> Floats:
     [5.0, 2.0]
     """
     total = np.zeros(len(rows))
-    if rows.size > FEW and kernels.compiled():
+    if rows.size > MAX_PLAIN_ENTRIES and kernels.compiled():
         importlib.import_module(".fast.elementwise_compiled", __package__).squared_lengths(rows, total)
     else:
         for column in rows.T:

@@ -29,16 +29,16 @@ class InvalidEvent(ValueError):
     """An event with a field outside its range."""
 
 
-LEAST_NOISE = 1e-6  # less is no noise, and its price would overflow
-MOST_EPSILON = 500.0  # more is no promise
-LEAST_RATE = 2.0**-40  # who joins a batch is drawn from so many bits; a rarer event would not have its probability
-MOST_COUNT = 10**15
-LEAST_ETA, MOST_ETA = 1e-6, 100.0  # nearer to 0 or to -1 nothing changes but the digits of a price
-LEAST_GAMMA = 2.0**-40
-MOST_RUNS = 1e9
-MOST_DEPTH = 50  # of events in each other, in a document
-MOST_RDP = 1e6
-ORDERS = (2, 1024)  # least and largest Renyi order
+MIN_NOISE = 1e-6  # less is no noise, and its price would overflow
+MAX_EPSILON = 500.0  # more is no promise
+MIN_RATE = 2.0**-40  # who joins a batch is drawn from so many bits; a rarer event would not have its probability
+MAX_COUNT = 10**15
+MIN_ETA, MAX_ETA = 1e-6, 100.0  # nearer to 0 or to -1 nothing changes but the digits of a price
+MIN_GAMMA = 2.0**-40
+MAX_RUNS = 1e9
+MAX_DEPTH = 50  # of events in each other, in a document
+MAX_RDP = 1e6
+MIN_ORDER, MAX_ORDER = 2, 1024  # of Renyi
 
 
 def _number(value: object) -> bool:
@@ -53,12 +53,12 @@ def _number(value: object) -> bool:
 
 def _samples(rate: object) -> bool:
     """Whether it is a rate that a batch can be drawn at."""
-    return _number(rate) and LEAST_RATE <= rate <= 1  # type: ignore[operator]
+    return _number(rate) and MIN_RATE <= rate <= 1  # type: ignore[operator]
 
 
 def _worth(epsilon: object) -> bool:
     """Whether it is an epsilon that promises something."""
-    return _number(epsilon) and 0 < epsilon <= MOST_EPSILON  # type: ignore[operator]
+    return _number(epsilon) and 0 < epsilon <= MAX_EPSILON  # type: ignore[operator]
 
 
 def _require(holds: bool, event: object, field: str, what: str) -> None:
@@ -81,7 +81,7 @@ class Gaussian:
 
     def __post_init__(self) -> None:
         sigma = self.noise_multiplier
-        _require(_number(sigma) and sigma >= LEAST_NOISE, self, "noise_multiplier", "a finite number >= 1e-6")
+        _require(_number(sigma) and sigma >= MIN_NOISE, self, "noise_multiplier", "a finite number >= 1e-6")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +157,8 @@ class AtOrder:
 
     def __post_init__(self) -> None:
         whole = isinstance(self.order, int) and not isinstance(self.order, bool)
-        _require(whole and ORDERS[0] <= self.order <= ORDERS[1], self, "order", "a whole number from 2 to 1024")
-        _require(_number(self.rdp) and 0 < self.rdp <= MOST_RDP, self, "rdp", "a number in (0, 10^6]")
+        _require(whole and MIN_ORDER <= self.order <= MAX_ORDER, self, "order", "a whole number from 2 to 1024")
+        _require(_number(self.rdp) and 0 < self.rdp <= MAX_RDP, self, "rdp", "a number in (0, 10^6]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +173,9 @@ class TruncatedNegativeBinomial:
 
     def __post_init__(self) -> None:
         eta = self.eta
-        inside = _number(eta) and (eta == 0 or abs(eta) >= LEAST_ETA) and -1 + LEAST_ETA <= eta <= MOST_ETA
+        inside = _number(eta) and (eta == 0 or abs(eta) >= MIN_ETA) and -1 + MIN_ETA <= eta <= MAX_ETA
         _require(inside, self, "eta", "a number above -1, at most 100; 0, or at least 1e-6 away from 0 and -1")
-        _require(_number(self.gamma) and LEAST_GAMMA <= self.gamma <= 1, self, "gamma", "a number from 2^-40 to 1")
+        _require(_number(self.gamma) and MIN_GAMMA <= self.gamma <= 1, self, "gamma", "a number from 2^-40 to 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class PoissonRepetitions:
 
     def __post_init__(self) -> None:
         _require(
-            _number(self.mean) and 1 / MOST_RUNS <= self.mean <= MOST_RUNS, self, "mean", "a number from 1e-9 to 1e9"
+            _number(self.mean) and 1 / MAX_RUNS <= self.mean <= MAX_RUNS, self, "mean", "a number from 1e-9 to 1e9"
         )
 
 
@@ -231,7 +231,7 @@ class Repeated:
     count: int
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.count, int) and not isinstance(self.count, bool) and 0 <= self.count <= MOST_COUNT
+        whole = isinstance(self.count, int) and not isinstance(self.count, bool) and 0 <= self.count <= MAX_COUNT
         _require(whole, self, "count", "a whole number from 0 to 10^15")
         _require(isinstance(self.event, Event), self, "event", "an event")
 
@@ -374,8 +374,8 @@ def from_dict(data: Mapping[str, Any]) -> Event:
 
 
 def _made(data: Any, known: Mapping[str, type[Any]], depth: int = 0) -> Any:
-    if depth > MOST_DEPTH:
-        raise InvalidEvent(f"an event is nested more than {MOST_DEPTH} deep; pass what to_dict wrote")
+    if depth > MAX_DEPTH:
+        raise InvalidEvent(f"an event is nested more than {MAX_DEPTH} deep; pass what to_dict wrote")
     if not isinstance(data, Mapping):
         raise InvalidEvent(f"an event is a {type(data).__name__}; pass what to_dict wrote")
     kind = known.get(str(data.get("kind")))

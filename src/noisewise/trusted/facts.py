@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from .accountants.terms import Budget
 from .events import rebuilt
-from .features.table_columns import TableColumn
+from .features.features import TableColumn
 from .models import Additive, Model
-from .trace import Released as Released
 from .units import RECORD, Unit
+from .units import Released as Released
 
 OF_MODEL = ("dimension", "features", "outputs", "groups", "linear", "coordinates", "tensors")
 OF_LOSS = ("task", "lipschitz", "smoothness", "typical_clip", "typical_norm", "learning", "effect_clip")

@@ -28,14 +28,13 @@ from .meter import Meter
 from .models import Model
 from .noise import Stream
 from .opening import MeterView, checked_meter
-from .own_settings import own_settings
-from .proved import Proved
-from .question import HowAsked, Question, WholeRun, checked_noise
+from .process import own_settings
+from .question import HowAsked, Proved, Question, WholeRun, checked_noise
 from .stores.protocol import HeldRecords
 from .stores.shards import Shards
 from .stores.totals import Drawn, fixed_size
 from .tickets import Tally, Ticket
-from .trace import LOST
+from .units import LOST
 
 _sampled = lru_cache(maxsize=16)(sampled)  # most runs ask with few kinds of noise; both arguments are public
 

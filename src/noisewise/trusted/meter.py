@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any, NoReturn
 
 from noisewise.trusted import validate
-from noisewise.trusted.accountants.base import UNITS, Currency, currencies, currency
+from noisewise.trusted.accountants.base import UNITS_PER_CAP, Currency, currencies, currency
 from noisewise.trusted.accountants.common import Unpriceable, approximate, count_leaves, kept, unsampled
 from noisewise.trusted.accountants.price import price_of
 from noisewise.trusted.accountants.terms import Budget
@@ -80,12 +80,12 @@ class AdditiveMeter(Counts):
     @property
     def spent_fraction(self) -> float:
         """The share of the cap that is spent, from 0 to 1."""
-        return self._spent / UNITS
+        return self._spent / UNITS_PER_CAP
 
     @property
     def charged(self) -> tuple[Fraction, Fraction]:
         """What was charged, in the currency and of the share of delta."""
-        return self._cap * Fraction(self._spent, UNITS), self._delta_spent
+        return self._cap * Fraction(self._spent, UNITS_PER_CAP), self._delta_spent
 
     def affords(self, event: Event) -> bool:
         """Whether :meth:`spend` would accept the event now; an event that has no price is refused by name."""
@@ -112,7 +112,7 @@ class AdditiveMeter(Counts):
     def share_after(self, event: Event) -> float:
         """What :attr:`spent_fraction` would be at most after the event, rounded up; above 1 where it does not fit."""
         units, delta, _ = self._price(event)
-        return up(Fraction(self._spent + units, UNITS)) if self._fits(units, delta) else math.inf
+        return up(Fraction(self._spent + units, UNITS_PER_CAP)) if self._fits(units, delta) else math.inf
 
     def forfeit(self, share: float) -> Counter[Leaf]:
         """Give up the budget to this share of it: it may have paid for answers that nobody knows of any more.
@@ -123,9 +123,9 @@ class AdditiveMeter(Counts):
         validate.share(share=share)
         with self._lock:
             self._check_open()
-            target, gone = min(int(-(-Fraction(share) * UNITS // 1)), UNITS), Counter[Leaf]()
+            target, gone = min(int(-(-Fraction(share) * UNITS_PER_CAP // 1)), UNITS_PER_CAP), Counter[Leaf]()
             if (left := target - self._spent) > 0:
-                while left * 10**12 > UNITS and (sigma := self._sigma(left)) is not None:
+                while left * 10**12 > UNITS_PER_CAP and (sigma := self._sigma(left)) is not None:
                     gone[Gaussian(sigma)] += 1  # the noise is rounded up: a second one makes up for that
                     left -= self._price(Gaussian(sigma))[0]
                 self._spent, self._delta_spent = target, Fraction(self._one_shot_delta)
@@ -140,10 +140,10 @@ class AdditiveMeter(Counts):
         """
         validate.share(share=share)
         sampling = plain_sampling(sampling)
-        if UNITS - self._spent < UNITS // 10_000_000:
+        if UNITS_PER_CAP - self._spent < UNITS_PER_CAP // 10_000_000:
             raise BudgetExhausted(f"asked for a share {share:.3g} of what is left, but nothing is left of this budget")
         top, bottom = float(share).as_integer_ratio()  # whole numbers: exact, and faster than fractions
-        if (sigma := self._sigma((UNITS - self._spent) * top // bottom, sampling)) is None:
+        if (sigma := self._sigma((UNITS_PER_CAP - self._spent) * top // bottom, sampling)) is None:
             raise BudgetExhausted(
                 f"asked for a share {share:.3g} of what is left, which is too little to buy any answer"
             )
@@ -151,7 +151,7 @@ class AdditiveMeter(Counts):
 
     def _sigma(self, allowed: int, sampling: Sampling = FULL) -> float | None:
         """The noise multiplier of a Gaussian that costs at most so many units; None where that is too little."""
-        cost = self._cap.numerator * allowed / (self._cap.denominator * UNITS)
+        cost = self._cap.numerator * allowed / (self._cap.denominator * UNITS_PER_CAP)
         for _ in range(20):
             if cost < 1e-250:
                 break
@@ -184,11 +184,11 @@ class AdditiveMeter(Counts):
         return units, delta, counts
 
     def _fits(self, units: int, delta: Fraction) -> bool:
-        return self._spent + units <= UNITS and self._delta_spent + delta <= Fraction(self._one_shot_delta)
+        return self._spent + units <= UNITS_PER_CAP and self._delta_spent + delta <= Fraction(self._one_shot_delta)
 
     def _shortage(self, units: int, delta: Fraction) -> str:
-        left = (UNITS - self._spent) / UNITS
-        text = f"asked for {units / UNITS:.6g} of the {self.name} cap, {left:.6g} is left"
+        left = (UNITS_PER_CAP - self._spent) / UNITS_PER_CAP
+        text = f"asked for {units / UNITS_PER_CAP:.6g} of the {self.name} cap, {left:.6g} is left"
         if delta:
             rest = float(Fraction(self._one_shot_delta) - self._delta_spent)
             text += f"; asked for delta {float(delta):.3g} of the one-shot share, {rest:.3g} is left"

@@ -25,17 +25,96 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from .events import Adjacency, ApproximateDP, Gaussian, Mechanism, Sampling
+from .accountants.common import unsampled
+from .arithmetic import Arithmetic
+from .events import ADJACENCIES, Adjacency, ApproximateDP, Gaussian, Leaf, Mechanism, Sampling
 from .facts import Answer, Facts
 from .models import Model
 from .noise import Stream
-from .proved import Line, Proved
 from .stores.protocol import HeldRecords
 from .stores.totals import Drawn, FloatRows, Floats, IntegerTotal
+from .units import MAX_ROWS_PER_PERSON, Unit
+
+# What a kind of question is proved for: said once, in its class. The curator refuses the rest, and so does ``verify``.
+
+
+CLOSE = 1e-3  # of noise that is rounded onto grids: more than a forger's statement can be off by
+ANY = ((math.ulp(0.0), math.inf),)  # of noise whose unit a trace does not tell
+
+
+class AnswerLine(NamedTuple):
+    """What a trace and a statement say of an answer; ``parts``: of a count, in which a record is, where that is known."""
+
+    clip: float | None
+    facts: Facts
+    settings: Mapping[str, Any] = MappingProxyType({})
+    parts: int | None = None
+
+
+class Proved:
+    """A kind of question: its name and words, what it is to an accountant, and all that its proof covers."""
+
+    name: ClassVar[str] = ""
+    words: ClassVar[str] = ""
+    mechanism: ClassVar[type[Mechanism]] = Gaussian
+    relations: ClassVar[tuple[Adjacency, ...]] = ADJACENCIES
+    samplings: ClassVar[tuple[str, ...]] = ("full", "poisson", "fixed")
+    persons: ClassVar[int] = (
+        MAX_ROWS_PER_PERSON  # how many rows of one person may count; 0: it is proved for records alone
+    )
+    mean: ClassVar[bool] = False  # whether the answer is divided by the number of records
+    of_tensors: ClassVar[bool] = False  # whether a module's records have it, which are not rows of numbers
+    sharded: ClassVar[bool] = False  # whether it is asked of shards of all records
+    in_one_place: ClassVar[bool] = False  # whether rows that lie with several clients are refused
+    bounded: ClassVar[str] = ""  # what is not exact about the answer, but charged for
+    assumed: ClassVar[str] = ""  # what is not exact about it, and taken for granted
+
+    def __init_subclass__(cls) -> None:
+        cls.name = cls.__dict__.get("name", cls.__name__)
+
+    @classmethod
+    def refuse(cls, adjacency: str, sampling: Sampling, unit: Unit) -> int:
+        """How many rows of a person count at most; a relation, batch or unit without a proof is refused."""
+        if adjacency not in cls.relations:
+            raise ValueError(f"{cls.name} is proved for adjacency={cls.relations[0]!r} alone; pass that")
+        if sampling[0] not in cls.samplings:
+            raise ValueError(f"{cls.name} is proved for all records, not for such batches; pass sampling ('full',)")
+        if unit.persons and not cls.persons:
+            raise ValueError(f"{cls.name} is proved for records, not for persons; take another method")
+        return unit.counted(sampling, most=cls.persons)
+
+    @classmethod
+    def of_model(cls, facts: Facts) -> None:
+        """Refuse a model that no question of this kind can be asked of."""
+        if facts.tensors and not cls.of_tensors:
+            raise ValueError(
+                f"{cls.name} is about rows of numbers, and a module's records are tensors; ask for gradients"
+            )
+
+    @classmethod
+    def graded(cls, before: Arithmetic) -> Arithmetic:
+        """How exact a run is after an answer to such a question."""
+        after = before.bounded(cls.bounded) if cls.bounded else before
+        return after.assumed(cls.assumed) if cls.assumed else after
+
+    @classmethod
+    def ranges(cls, how: Any, line: AnswerLine) -> Iterable[tuple[float, float]]:
+        """From where to where the noise of an answer may lie, by what is said of it; ``how`` has the event's noise."""
+        return ANY
+
+    @classmethod
+    def fits(cls, std: float, how: Any, line: AnswerLine) -> bool:
+        """Whether noise of this deviation is that of an answer to such a question."""
+        return any(low * (1 - CLOSE) <= std <= high * (1 + CLOSE) for low, high in cls.ranges(how, line))
+
+    @classmethod
+    def made(cls, event: Leaf) -> bool:
+        """Whether it is an event of such a question."""
+        return type(unsampled(event)) is cls.mechanism
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +140,9 @@ class HowAsked:
         return clip / self.rows
 
 
-MOST_NOISE = 2.0**26  # a larger noise multiplier would leave nothing of any answer
-CLIPS = 1e-4, 1e12  # from, to: of a clip norm or a bound on losses
-NORMS = 1e-30, 1e30  # of a threshold for norms
+MAX_NOISE = 2.0**26  # a larger noise multiplier would leave nothing of any answer
+CLIP_RANGE = 1e-4, 1e12  # of a clip norm or a bound on losses
+NORM_RANGE = 1e-30, 1e30  # of a threshold for norms
 
 Q = TypeVar("Q", bound=type[Any])
 _known: dict[str, type[Question]] = {}
@@ -139,11 +218,11 @@ class Question(Proved, ABC):
     shape: ClassVar[tuple[int, ...]] = ()  # of the answer
 
     @abstractmethod
-    def moves(self, terms: HowAsked) -> tuple[float, float]:
+    def moves(self, how: HowAsked) -> tuple[float, float]:
         """The most that one record added, and one replaced, moves the total by; the class's text has the proof."""
 
     @abstractmethod
-    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> IntegerTotal:
         """The exact total over the batch. Private."""
 
     @classmethod
@@ -163,39 +242,39 @@ class Question(Proved, ABC):
         return 0.0
 
     @classmethod
-    def like(cls, line: Line) -> Sequence[Question]:
+    def like(cls, line: AnswerLine) -> Sequence[Question]:
         """Questions of this kind, one for each unit that an answer with such a line may have."""
         return cls.cases(1)[:1]
 
     @classmethod
-    def ranges(cls, how: HowAsked, line: Line) -> Iterable[tuple[float, float]]:
+    def ranges(cls, how: HowAsked, line: AnswerLine) -> Iterable[tuple[float, float]]:
         return [(std, std) for std in (asked.noise_std(how) for asked in cls.like(line))]
 
     def event(self, noise: float) -> Mechanism:
         return Gaussian(noise)
 
-    def unit(self, terms: HowAsked) -> float:
+    def unit(self, how: HowAsked) -> float:
         """The C of its event, from what the question says about one record."""
-        return terms.unit(*self.moves(terms))
+        return how.unit(*self.moves(how))
 
-    def noise_std(self, terms: HowAsked) -> float:
+    def noise_std(self, how: HowAsked) -> float:
         """The standard deviation of the noise on each coordinate of what is released."""
-        return terms.noise * self.unit(terms)
+        return how.noise * self.unit(how)
 
-    def noised(self, totals: Sequence[IntegerTotal], terms: HowAsked, stream: Stream) -> Sequence[Floats]:
-        return [released(totals[0], terms.noise, self.unit(terms), stream)]
+    def noised(self, totals: Sequence[IntegerTotal], how: HowAsked, stream: Stream) -> Sequence[Floats]:
+        return [released(totals[0], how.noise, self.unit(how), stream)]
 
-    def totals(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> Sequence[IntegerTotal]:
-        return [self.total(records, drawn, terms)]
+    def totals(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> Sequence[IntegerTotal]:
+        return [self.total(records, drawn, how)]
 
-    def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
-        return Answer(noisy[0].reshape(self.shape), self.noise_std(terms))
+    def answer(self, noisy: Sequence[Floats], facts: Facts, how: HowAsked) -> Answer:
+        return Answer(noisy[0].reshape(self.shape), self.noise_std(how))
 
-    def flat(self, answer: Answer, facts: Facts, terms: HowAsked) -> Floats:
+    def flat(self, answer: Answer, facts: Facts, how: HowAsked) -> Floats:
         """A released answer as the vector that was noised: what an auditor compares with :meth:`exact`."""
         return np.asarray(answer.value, np.float64).reshape(-1)
 
-    def exact(self, totals: Sequence[IntegerTotal], terms: HowAsked) -> Floats:
+    def exact(self, totals: Sequence[IntegerTotal], how: HowAsked) -> Floats:
         """Totals as that vector without noise. Private, unless whoever asks knows the records anyway."""
         return totals[0].values.astype(np.float64) * totals[0].worth
 
@@ -218,7 +297,7 @@ class WholeRun(Proved, ABC):
 
 def always(added: float, replaced: float) -> Any:
     """``moves`` of a question that one record added, and one replaced, moves by the same, however it is asked."""
-    return lambda self, terms: (added, replaced)
+    return lambda self, how: (added, replaced)
 
 
 def itself(kind: type[Any], dimension: int) -> list[Any]:
@@ -249,6 +328,6 @@ def between(name: str, value: object, least: float, most: float) -> None:
 def checked_noise(noise: Any) -> float:
     """A plain number that noise can have."""
     value = plain(noise)
-    if type(value) is not float or not 0 < value <= MOST_NOISE:
-        raise ValueError(f"noise is {value!r}; pass a noise multiplier (or epsilon) above 0, at most {MOST_NOISE:g}")
+    if type(value) is not float or not 0 < value <= MAX_NOISE:
+        raise ValueError(f"noise is {value!r}; pass a noise multiplier (or epsilon) above 0, at most {MAX_NOISE:g}")
     return value

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from .events import FULL, Sampling
+from .events import FULL, Event, Sampling
 
 UNIT = "one record"
 CLIENT = "one client, all its rows"  # which count together, as one record
@@ -15,7 +15,7 @@ RELATIONS = {
     "add_remove": "with or without any one {}",
     "replace_one": "with any one {} replaced by any other",
 }
-MOST_ROWS = 1 << 20  # of a person that may count
+MAX_ROWS_PER_PERSON = 1 << 20  # that may count
 
 
 class Unit(NamedTuple):
@@ -42,12 +42,12 @@ class Unit(NamedTuple):
         """Whether all neighbours have as many rows that count, so that their number is public."""
         return adjacency == "replace_one" and self.most == 1
 
-    def counted(self, sampling: Sampling = FULL, *, most: int = MOST_ROWS) -> int:
+    def counted(self, sampling: Sampling = FULL, *, most: int = MAX_ROWS_PER_PERSON) -> int:
         """The same, checked; what is proved for at most ``most`` rows of a person, or not for batches, is refused."""
         rows = 1 if self.rows is None else self.rows
-        if type(rows) is not int or not 1 <= rows <= MOST_ROWS:
+        if type(rows) is not int or not 1 <= rows <= MAX_ROWS_PER_PERSON:
             raise ValueError(
-                f"rows_per_unit is {rows!r}; pass how many rows of a person may count, from 1 to {MOST_ROWS}"
+                f"rows_per_unit is {rows!r}; pass how many rows of a person may count, from 1 to {MAX_ROWS_PER_PERSON}"
             )
         if rows > max(most, 1) or (rows > 1 and sampling != FULL):
             what = (
@@ -84,3 +84,20 @@ RECORD = Unit()
 def relation(promise: Mapping[str, Any]) -> str:
     """How neighbouring data sets differ, in words."""
     return RELATIONS[promise["adjacency"]].format(promise["unit"].split(",")[0].removeprefix("one "))
+
+
+# The trace of a run: every answered question, described by released facts only. Needs no torch.
+
+
+LOST = "lost"  # instead of a question: an answer that was paid for and not written down in time
+
+
+class Released(NamedTuple):
+    """One line of a trace: a question that was answered, described by released facts only."""
+
+    question: str
+    event: Event
+    clip: float | None
+    noise_std: float
+    norm: float | None
+    spent: float

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from numbers import Integral, Real
 
 
@@ -65,3 +66,17 @@ def one_of(choices: Sequence[str], **named: str) -> None:
     for name, value in named.items():
         if value not in choices:
             raise ValueError(f"{name} is {value!r}; pass one of {', '.join(repr(choice) for choice in choices)}")
+
+
+# Names that people type: what they may have meant.
+
+
+def did_you_mean(name: object, known: Iterable[object]) -> str:
+    """What to add to a refusal of a name: the known one that is spelt most like it, if any is.
+
+    >>> did_you_mean("incme", ["age", "income"]), did_you_mean("Age", ["age"]), did_you_mean("x", ["age"])
+    (" (did you mean 'income'?)", " (did you mean 'age'?)", '')
+    """
+    spelt = {str(one).strip().lower(): str(one) for one in known}
+    near = get_close_matches(str(name).strip().lower(), spelt, n=1, cutoff=0.7)
+    return f" (did you mean {spelt[near[0]]!r}?)" if near else ""

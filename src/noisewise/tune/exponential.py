@@ -4,7 +4,7 @@
     release M_i with probability proportional to exp(-epsilon (loss of M_i on the other part) / its bound)
 
 *Guarantee*: a plan of k runs, each at its cap, and one BoundedRange, written down before the first run. What is compared are
-bounded losses on rows that nobody trained on; :func:`~noisewise.trusted.choose_best.choose_best` has the proof, also for losses
+bounded losses on rows that nobody trained on; :func:`~noisewise.trusted.selection.choose_best` has the proof, also for losses
 with bounds that differ (the generalized mechanism of Raskhodnikova & Smith 2016). Every run is charged as if it were
 released, so methods may be anybody's.
 
@@ -24,14 +24,12 @@ from ..tables.fit.fit import as_labels
 from ..trusted.accountants.gdp import mu_of
 from ..trusted.accountants.price import price_of
 from ..trusted.accountants.search import least_scale, log_ratio
-from ..trusted.choose_best import Entrant, choose_best
 from ..trusted.events import BoundedRange, Event, Gaussian, leaves
 from ..trusted.gate import Gate
-from ..trusted.selection import SCORED, coins
-from .candidates import Candidate, Parts, Tuned, dealt, same_task, trained_on
-from .price import Agreed, all_agreed, opened
-from .runs import Outcome, Run, outcomes
-from .stated import Bill, in_words, stated
+from ..trusted.selection import SCORED, Entrant, choose_best, coins
+from .candidates import Candidate, CandidateRows, Tuned, dealt, same_task, trained_on
+from .price import RunPrice, all_agreed, opened
+from .runs import Bill, CandidateRun, Outcome, in_words, outcomes, stated
 
 CHOICE_SHARE = 0.05  # of the budget, for the choice
 CHOOSING = 1 << 69
@@ -39,14 +37,14 @@ CHOOSING = 1 << 69
 
 def agreement(
     candidates: Sequence[Candidate], budget: Budget, share: float = SCORED
-) -> tuple[tuple[Agreed, ...], BoundedRange, Terms]:
+) -> tuple[tuple[RunPrice, ...], BoundedRange, Terms]:
     """What each run may spend, the choice, and the terms of the whole: a plan that was priced and found within the budget."""
     fits = [candidate.fit for candidate in candidates]
     sizes = [trained_on(candidate, share) for candidate in candidates]
     mu = mu_of(budget.epsilon, budget.delta)
     choice = BoundedRange(choice_epsilon(CHOICE_SHARE * mu * mu, "gdp"))
 
-    def runs(scale: float) -> list[Agreed]:
+    def runs(scale: float) -> list[RunPrice]:
         promise = Budget(budget.epsilon / scale, budget.delta, budget.adjacency)
         return all_agreed(fits, promise, sizes)
 
@@ -63,7 +61,7 @@ def agreement(
     return agreed, choice, Terms.plan([*(run.event for run in agreed), choice], accountant)
 
 
-def accountant_for(runs: Sequence[Agreed]) -> str:
+def accountant_for(runs: Sequence[RunPrice]) -> str:
     """Who prices the whole. A run under a filter chooses its noise while running and is known by its cap alone, so it is
     added up in the currency of such caps: GDP, or Renyi where a batch is sampled. Only plans leave it to the tightest.
     """
@@ -94,7 +92,7 @@ def choose(
             gate.charge(run.event)
         scored = coins(len(candidates[0].private.y), seed=seed, share=share)
         parts = [dealt(candidate, scored, share) for candidate in candidates]
-        runs = [Run.of(*these) for these in zip(candidates, agreed, parts, range(len(parts)), strict=True)]
+        runs = [CandidateRun.of(*these) for these in zip(candidates, agreed, parts, range(len(parts)), strict=True)]
         done = list(outcomes(runs, jobs, beat))
         able = [i for i, outcome in enumerate(done) if outcome.fitted is not None]
         if not able:
@@ -119,7 +117,7 @@ def choose(
     return Tuned(stated(fitted, bill, candidates, best, agreed[best]), best, "exponential", bill.words)
 
 
-def _entrant(candidate: Candidate, done: Outcome, parts: Parts) -> Entrant:
+def _entrant(candidate: Candidate, done: Outcome, parts: CandidateRows) -> Entrant:
     assert done.fitted is not None
     fitted, rows = done.fitted, parts.scored
     model = candidate.fit.model if fitted.made is None else scored_by(fitted)
@@ -127,7 +125,7 @@ def _entrant(candidate: Candidate, done: Outcome, parts: Parts) -> Entrant:
     return Entrant(model, theta, rows.X, as_labels(rows.y, model), fitted.made, candidate.loss_bound)
 
 
-def _words(candidates: int, budget: Budget, agreed: Sequence[Agreed]) -> str:
+def _words(candidates: int, budget: Budget, agreed: Sequence[RunPrice]) -> str:
     promise = agreed[0].promise
     whole, each = mu_of(budget.epsilon, budget.delta), mu_of(promise.epsilon, promise.delta)
     return (

@@ -14,7 +14,7 @@ from typing import Any
 from ..accounts import Budget, Terms
 from ..accounts.account import Account, account_of, paying, private_fit_begins
 from ..accounts.concerns import chosen, warn_of
-from ..accounts.purse import Part, Purse
+from ..accounts.purse import Purse, PurseShare
 from ..tables.fit.fit import Fit
 from ..trusted.accountants.base import currency
 from ..trusted.accountants.common import Unpriceable, unsampled
@@ -26,7 +26,7 @@ from .candidates import Candidate
 
 
 @dataclass(frozen=True)
-class Agreed:
+class RunPrice:
     """What a candidate's run may spend: a promise, the terms that its method named for it, and their price as one event."""
 
     promise: Budget
@@ -43,7 +43,7 @@ class AgreedPurse(Purse):
 
     __slots__ = ("_agreed", "_given")
 
-    def __init__(self, agreed: Agreed) -> None:
+    def __init__(self, agreed: RunPrice) -> None:
         super().__init__(agreed.promise)
         self._agreed, self._given = agreed, False
 
@@ -55,7 +55,7 @@ class AgreedPurse(Purse):
         share: float = 1.0,
         what: str = "run",
         number: int | None = None,
-    ) -> Part:
+    ) -> PurseShare:
         if self._given or rebuilt_terms(terms) != self._agreed.terms or (budget or self.budget) != self._agreed.promise:
             raise ValueError(
                 "the method names other terms than those its candidate was priced by; it must name the same"
@@ -83,11 +83,11 @@ def opened(
     return source, promise, None if account is None else account.describe()
 
 
-def agreed(fit: Fit, promise: Budget, size: float | None) -> Agreed:
+def agreed(fit: Fit, promise: Budget, size: float | None) -> RunPrice:
     """The terms of a fit for a promise, and their price as one event, from public facts alone."""
     facts = facts_of(fit.model, promise, size=size, row_bound=1.0, unit=fit.unit)
     terms = rebuilt_terms(fit.method.terms(facts))
-    return Agreed(promise, terms, _event_of(fit.method.name, terms, promise))
+    return RunPrice(promise, terms, _event_of(fit.method.name, terms, promise))
 
 
 @lru_cache(maxsize=256)
@@ -104,7 +104,7 @@ def _event_of(name: str, terms: Terms, promise: Budget) -> Event:
     return whole_of(currency(promise, terms.accountant, order=terms.order))
 
 
-def all_agreed(fits: Sequence[Fit], promise: Budget, sizes: Sequence[float | None]) -> list[Agreed]:
+def all_agreed(fits: Sequence[Fit], promise: Budget, sizes: Sequence[float | None]) -> list[RunPrice]:
     """The same for all candidates."""
     return [agreed(fit, promise, size) for fit, size in zip(fits, sizes, strict=True)]
 

@@ -24,15 +24,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..evidence.quality import public_quality
+from ..evidence.metrics import public_quality
 from ..tables.fit.fit import Fit
 from ..tables.fit.labels import Classes
 from ..train import Records
 from ..trusted import validate
 from .searches import SEARCHES, USUAL_TRIALS, by_optuna, drawn, halving, needed, try_each
-from .simulated import Parts, Shape, as_given, parts_of, shape_of, simulated, table_of
+from .simulated import Shape, SplitRows, as_given, parts_of, shape_of, simulated, table_of
 
-LEAST_VALIDATION = 200
+MIN_VALIDATION_ROWS = 200
 METRICS = {"log_loss": "mean log loss", "accuracy": "accuracy", "mse": "mean squared error"}
 
 
@@ -137,7 +137,7 @@ class Bench:
             return loss
         return -quality.value if self.metric == "accuracy" else quality.value
 
-    def _table(self, place: int, parts: Parts, repeat: int) -> Records:
+    def _table(self, place: int, parts: SplitRows, repeat: int) -> Records:
         """Made once for all candidates that share their rows."""
         key = id(self.rows[place]), repeat
         if key not in self.tables:
@@ -176,9 +176,9 @@ def _settled(bench: Bench, tried: dict[int, list[float]], leader: int) -> tuple[
     """The candidate to take, and why not the leader where the rows cannot tell."""
     if 0 not in tried:
         return leader, None
-    if bench.shape.validation < LEAST_VALIDATION:
+    if bench.shape.validation < MIN_VALIDATION_ROWS:
         return 0, (
-            f"{bench.shape.validation} rows for validation are too few to tell candidates apart ({LEAST_VALIDATION} would "
+            f"{bench.shape.validation} rows for validation are too few to tell candidates apart ({MIN_VALIDATION_ROWS} would "
             "do), so the first candidate stays, whatever the others scored."
         )
     if leader == 0:

@@ -2,52 +2,60 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..accounts import Budget, Terms
+from ..accounts import Budget, Meter, Terms
 from ..accounts.account import BudgetWarning
 from ..asking import Correct, Curator, SquaredError
 from ..evidence.bought_quality import scored_by
+from ..methods.preparation.choices import parts_of
+from ..statements.reading_list import USES, also
+from ..statements.statement import promised, worded
+from ..tables.fit.build import SETTINGS
 from ..tables.fit.fit import Fit, as_labels
 from ..tables.fit.fitted import Fitted
 from ..tables.fit.labels import Classes
 from ..train import Records
 from ..trusted.accountants.gdp import cost, epsilon_of
-from ..trusted.events import Gaussian
+from ..trusted.arithmetic import Arithmetic
+from ..trusted.events import Gaussian, Repeated, to_dict
 from ..trusted.opening import open_meter
-from .candidates import Candidate, Parts, as_candidate
-from .price import Agreed
+from .candidates import Candidate, CandidateRows, as_candidate
+from .price import RunPrice
 
 SCORING_STREAM = 1 << 67
-MAPPED = 1 << 20  # bytes of rows from which processes share one mapped copy
+MIN_MAPPED_BYTES = 1 << 20  # of rows, from which processes share one mapped copy
 SHARED, ROOM = "/dev/shm", 2 << 30  # kept in memory where there is so much room
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class CandidateRun:
     """What one process needs for one run; ``score`` is the noise of its score, None where nothing is scored."""
 
     fit: Fit
-    agreed: Agreed
+    agreed: RunPrice
     scored: Records
     score: Gaussian | None
 
     @classmethod
-    def of(cls, candidate: Candidate, agreed: Agreed, parts: Parts, number: int, score: Gaussian | None = None) -> Run:
+    def of(
+        cls, candidate: Candidate, agreed: RunPrice, parts: CandidateRows, number: int, score: Gaussian | None = None
+    ) -> CandidateRun:
         """Run ``number``: a candidate as it was agreed on, on its parts of the rows."""
         fit = as_candidate(candidate.fit, agreed.promise, run=number).on(parts.trained, candidate.fit.public)
         return cls(fit, agreed, parts.scored, score)
 
     def __repr__(self) -> str:
-        return "Run(...)"
+        return "CandidateRun(...)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +69,7 @@ class Outcome:
         return "Outcome(...)"
 
 
-def outcome(run: Run) -> Outcome:
+def outcome(run: CandidateRun) -> Outcome:
     """Train and score. A failure, whatever it is, is an outcome: that there was one must not be seen.
 
     Nor is a warning, one for each run or worker: counted, they would tell how many runs there were.
@@ -76,7 +84,7 @@ def outcome(run: Run) -> Outcome:
         return Outcome(None)
 
 
-def noisy_score(fitted: Fitted, run: Run) -> float:
+def noisy_score(fitted: Fitted, run: CandidateRun) -> float:
     """Right answers less wrong ones, over two, or minus squared errors: a sum over the rows that were not trained on.
 
     *Guarantee*: one question to a curator of those rows, for exactly the Gaussian that was priced.
@@ -110,7 +118,7 @@ def _enough(event: Gaussian, promise: Budget) -> Budget:
     return replace(promise, epsilon=max(epsilon, 1e-9) * (1 + 1e-6))
 
 
-def outcomes(runs: Sequence[Run], jobs: int, beat: Callable[[], None] | None = None) -> Iterator[Outcome]:
+def outcomes(runs: Sequence[CandidateRun], jobs: int, beat: Callable[[], None] | None = None) -> Iterator[Outcome]:
     """The outcome of each run, one after the other, or by ``jobs`` processes that share one mapped copy of the rows.
 
     ``beat`` is called for each run, so that searches whose number of runs is a secret do without it.
@@ -124,7 +132,7 @@ def outcomes(runs: Sequence[Run], jobs: int, beat: Callable[[], None] | None = N
     from joblib import Parallel, delayed
 
     # processes of this machine, whatever joblib is set to: another backend would send the rows to others, or run in threads
-    options: dict[str, Any] = {"backend": "loky", "max_nbytes": MAPPED, "mmap_mode": "r", "verbose": 0}
+    options: dict[str, Any] = {"backend": "loky", "max_nbytes": MIN_MAPPED_BYTES, "mmap_mode": "r", "verbose": 0}
     with _folder() as own:
         work: Any = Parallel(n_jobs=jobs, return_as="generator", temp_folder=own, **options)
         for done in work(delayed(outcome)(run) for run in runs):
@@ -137,3 +145,94 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
     """A folder for mapped rows that nobody else may look into: sizes of files there tell how many records were dealt."""
     roomy = os.access(SHARED, os.W_OK) and shutil.disk_usage(SHARED).free >= ROOM
     return tempfile.TemporaryDirectory(prefix="noisewise-", dir=SHARED if roomy else None, ignore_cleanup_errors=True)
+
+
+# The statement of a search's winner: what was charged for the whole search, how settings were chosen, and its own run.
+
+
+LISTED = "the list of candidate settings, written down without the private rows"
+CHOSEN = {
+    "selection": "chosen among candidates by private selection on the private records, whose price is part of the promise",
+    "exponential": "chosen among candidates by the exponential mechanism on the private records, all runs charged",
+    "public": "chosen on public rows, which costs nothing",
+    "online": "moved during the run from what it had released, which its meter covers",
+    "none": "the first candidate's; no search was made",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Bill:
+    """How settings were chosen, among which candidates, and the meter that paid for all of it; None: for nothing."""
+
+    how: str
+    settings: tuple[str, ...]
+    budget: Budget
+    words: str
+    meter: Meter | None = None
+    account: Mapping[str, Any] | None = None
+
+
+def in_words(candidates: Sequence[Candidate]) -> tuple[str, ...]:
+    """The settings of each candidate, as a statement lists them."""
+    return tuple(json.dumps(dict(candidate.settings), default=str, sort_keys=True) for candidate in candidates)
+
+
+def stated(
+    fitted: Fitted, bill: Bill, candidates: Sequence[Candidate], best: int, agreed: RunPrice | None = None
+) -> Fitted:
+    """The model with the statement of the search that found it."""
+    data: dict[str, Any] = dict(fitted.statement.data)
+    candidate = candidates[best]
+    tuning: dict[str, Any] = {
+        "how": bill.how,
+        "candidates": len(bill.settings),
+        "settings": list(bill.settings),
+        "price": None,
+        "words": bill.words,
+        "run": None,
+    }
+    if bill.meter is not None and agreed is not None:
+        before = candidate.fit.preparation
+        tuning["price"] = {"epsilon": bill.budget.epsilon, "delta": bill.budget.delta}
+        tuning["run"] = {
+            "epsilon": agreed.promise.epsilon,
+            "delta": agreed.promise.delta,
+            "meter": data["meter"],
+            "events": data["events"],
+        }
+        data |= {
+            "promise": promised(bill.budget, before, candidate.fit.unit),
+            "preparation": None if before is None else dict(before),
+            "meter": bill.meter.describe(),
+            "events": [to_dict(Repeated(leaf, count)) for leaf, count in bill.meter.events.items()],
+        }
+        if bill.account is not None:
+            data["account"] = dict(bill.account)
+        plan = tuning["run"]["meter"]["meter"] == "plan"
+        if prepared := parts_of(fitted.trace, fitted.made, bounds=before, plan=plan):
+            data["prepared"] = prepared
+        if "arithmetic" in data:
+            data["arithmetic"] = _arithmetic(data["arithmetic"], candidates)
+        data["assumed"] = [LISTED if words == SETTINGS else words for words in data["assumed"]]
+    data |= {"tuning": tuning, "hyper_parameters": CHOSEN[bill.how]}
+    if "code" in data and bill.how in USES:
+        data["code"] = also(data["code"], bill.how)
+    settings = {**fitted.settings, **_asked(candidate, bill.budget)}
+    return replace(fitted, statement=worded(data), settings=settings)
+
+
+def _arithmetic(own: Mapping[str, Any], candidates: Sequence[Candidate]) -> dict[str, Any]:
+    """The grade of the winner, or a worse one that a run of another candidate may have had: by the list, which is public."""
+    arithmetic = Arithmetic(own["grade"], tuple(own["assumptions"]))
+    for fit in (candidate.fit for candidate in candidates):
+        if not (fit.model.linear or fit.model.table) or fit.method.whole is not None:
+            arithmetic = arithmetic.bounded(
+                "runs of other candidates, not released, had parts in floats, with a margin"
+            )
+    return arithmetic.to_dict()
+
+
+def _asked(candidate: Candidate, budget: Budget) -> dict[str, Any]:
+    """What a run folder says was asked for: the promise of the whole search."""
+    whole = candidate.fit.budget if candidate.fit.preparation is not None else budget
+    return {"epsilon": whole.epsilon, "delta": whole.delta}

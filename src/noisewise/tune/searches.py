@@ -11,10 +11,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
 import numpy as np
+
+from ..accounts import Budget
+from ..methods.online import OnlineDescent
+from ..tables.fit.fit import Fit
+from ..trusted.accountants.gdp import mu_of
+from ..trusted.accountants.selection import candidate_budget
+from ..trusted.events import FULL
+from .selection import law_for
 
 Trial = Callable[[int, int], float]
 SEARCHES = ("all", "random", "halving", "optuna")
@@ -82,3 +91,86 @@ def needed(name: str) -> Any:
         raise ImportError(
             f"search is {name!r}, which is not installed; pip install 'noisewise[tune]', or pass search='halving'"
         ) from None
+
+
+# Whether a search is worth its price, and which: decided from public numbers alone.
+
+
+MIN_CLARITY = 4000.0  # n mu of a run from which more noise costs little
+PUBLIC_ROWS = 400  # from which a search on public rows tells settings apart
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Which search to take, and why, with the numbers that decided."""
+
+    how: str
+    words: str
+
+
+def advised(budget: Budget, candidates: int, *, public: int, size: float | None) -> Advice:
+    """Public rows where there are enough; private selection where its runs still have little noise; else no search.
+
+    ``size``: the number of records, as far as it is public or guessed.
+    """
+    if candidates == 1:
+        return Advice("none", "there is one candidate only; it gets the whole budget")
+    if public >= PUBLIC_ROWS:
+        return Advice("public", f"{public} public rows are enough to compare {candidates} candidates on, for nothing")
+    halved = 2 if budget.adjacency == "replace_one" else 1
+    whole = mu_of(budget.epsilon, budget.delta) / halved
+    each = candidate_budget(budget, law_for(budget, candidates)).mu / halved
+    price = (
+        f"private selection among {candidates} candidates would leave each run mu = {each:.3g} instead of {whole:.3g}, "
+        f"{whole / each:.2f} times the noise"
+    )
+    few = f"{public} public rows are too few to compare on; " if public else ""
+    if size is None:
+        return Advice(
+            "none",
+            f"{few}{price}, and nobody has said how many records there are (size=, --size-guess); the first candidate gets the whole budget",
+        )
+    if size * each < MIN_CLARITY:
+        return Advice(
+            "none",
+            f"{few}{price}: records x mu = {size * each:,.0f}, below {MIN_CLARITY:,.0f}, where noise costs more than settings "
+            "usually bring; the first candidate gets the whole budget",
+        )
+    return Advice(
+        "selection",
+        f"{few}{price}: records x mu = {size * each:,.0f}, at least {MIN_CLARITY:,.0f}, where that costs little",
+    )
+
+
+# Tuning during the one run: the ``online`` method in place of a candidate's own, at no price beyond the run's.
+
+
+KEPT = ("learning_rate", "max_grad_norm", "l2")
+WORDS = (
+    "Hyper-parameters were found during the one private run, from what it had released and paid for: the clip norm "
+    "follows a released quantile of gradient norms, and the step size grows while released gradients agree and shrinks "
+    "where they contradict each other, both beyond their known noise. Nothing was spent beyond the budget of the run."
+)
+
+
+def online(fit: Fit) -> tuple[Fit, str]:
+    """The same fit, with the same model, loss and budget, by the online method, and in words what that does.
+
+    Step size, clip norm and l2 of the method that was there are where it starts; the number of steps is kept if that
+    method asked the full batch at each.
+    """
+    method = fit.method
+    if fit.scaling.cells:
+        raise ValueError(
+            f"{method.name} makes features of a table's columns, which online does not; pass method='descent' or another "
+            "for a linear model or a perceptron"
+        )
+    if not method.private:
+        raise ValueError(f"{method.name} makes no promise, so there is nothing to spend online; pass a private method")
+    settings = method.settings()
+    start: dict[str, Any] = {name: settings[name] for name in KEPT if settings.get(name) is not None}
+    if settings.get("steps") is not None and tuple(settings.get("sampling", FULL)) == FULL:
+        start["steps"] = settings["steps"]
+    found = method if isinstance(method, OnlineDescent) else OnlineDescent(**start)
+    asked = {name: value for name, value in fit.settings.items() if name != "chosen_by"} | {"method": found.name}
+    return replace(fit, method=found, settings=asked), WORDS

@@ -36,10 +36,9 @@ from ..trusted.accountants.selection import calibrated_candidates, choose_repeti
 from ..trusted.events import Composed, Event, Gaussian, PoissonRepetitions, Repetitions, Selection
 from ..trusted.gate import Gate
 from ..trusted.selection import SCORED, coins, drawn_runs
-from .candidates import Candidate, Parts, Tuned, dealt, same_task, trained_on
-from .price import Agreed, alike, all_agreed, opened
-from .runs import Outcome, Run, outcomes
-from .stated import Bill, in_words, stated
+from .candidates import Candidate, CandidateRows, Tuned, dealt, same_task, trained_on
+from .price import RunPrice, alike, all_agreed, opened
+from .runs import Bill, CandidateRun, Outcome, in_words, outcomes, stated
 
 NEARLY = 0.97  # of the most that a run may have: so little is given up for fewer runs
 NOTHING = 1e-4  # the largest chance of no run at all that a rule may choose
@@ -50,7 +49,7 @@ class Agreement:
     """What a selection costs, and what each run may spend on training and on its score."""
 
     selection: Selection
-    runs: tuple[Agreed, ...]
+    runs: tuple[RunPrice, ...]
     score: Gaussian
 
 
@@ -73,7 +72,7 @@ def agreement(candidates: Sequence[Candidate], budget: Budget, law: Repetitions,
     together = fits[0].unit.most > 1
     some = alike(fits, budget, sizes)
 
-    def priced(promise: Budget, which: Sequence[int]) -> tuple[tuple[Agreed, ...], list[Event]]:
+    def priced(promise: Budget, which: Sequence[int]) -> tuple[tuple[RunPrice, ...], list[Event]]:
         runs = all_agreed([fits[i] for i in which], promise, [sizes[i] for i in which])
         return tuple(runs), alternatives(runs, _score(promise), together=together)
 
@@ -91,7 +90,7 @@ def _score(promise: Budget) -> Gaussian:
     return gaussian_worth(mu_of(promise.epsilon, promise.delta), promise.adjacency)
 
 
-def alternatives(runs: Sequence[Agreed], score: Gaussian, *, together: bool) -> list[Event]:
+def alternatives(runs: Sequence[RunPrice], score: Gaussian, *, together: bool) -> list[Event]:
     """What a run may cost: training or the score, or both ``together``."""
     if together:
         return [Composed((run.event, score)) for run in runs]
@@ -136,11 +135,13 @@ def _best(
     seed = candidates[0].fit.seed
     drawn = drawn_runs(law, len(candidates), seed)
     scored = coins(len(candidates[0].private.y), seed=seed, share=share)
-    kept: dict[int, Parts] = {}
+    kept: dict[int, CandidateRows] = {}
     for i in dict.fromkeys(drawn):
         same = next((j for j in kept if candidates[j].private is candidates[i].private), None)
         kept[i] = dealt(candidates[i], scored, share) if same is None else kept[same]
-    runs = [Run.of(candidates[i], agreed.runs[i], kept[i], number, agreed.score) for number, i in enumerate(drawn)]
+    runs = [
+        CandidateRun.of(candidates[i], agreed.runs[i], kept[i], number, agreed.score) for number, i in enumerate(drawn)
+    ]
     best, which = None, 0
     for i, done in zip(drawn, outcomes(runs, jobs), strict=True):
         if best is None or done.score > best.score:

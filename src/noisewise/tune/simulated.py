@@ -29,21 +29,21 @@ from numpy.typing import NDArray
 from ..accounts import Budget
 from ..tables.fit.fit import Fit
 from ..tables.fit.fitted import Fitted
-from ..tables.fit.labels import Labels, Target
+from ..tables.fit.labels import ClassesOrTarget, Target
 from ..tables.rows import Cells, Scaling
 from ..train import Records
 from ..trusted.accountants.gdp import mu_of
 
 Array = NDArray[Any]
-MOST_RECORDS = 20_000  # of a simulated table, unless there are more real rows
+MAX_RECORDS = 20_000  # of a simulated table, unless there are more real rows
 VALIDATION, HANDED = 0.25, 0.25  # of the public rows
-FEWEST = 20  # public rows that can be split at all
-CODES = 10  # a column with no more values than this is taken for codes
+MIN_PUBLIC_ROWS = 20  # that can be split at all
+MAX_CODES = 10  # a column with no more values than this is taken for codes
 JITTER = 0.1  # of the spread of a column
-MOST_MU = 1000.0  # beyond, there is no noise to speak of, and epsilon passes what a budget may be
+MAX_MU = 1000.0  # beyond, there is no noise to speak of, and epsilon passes what a budget may be
 
 
-class Parts(NamedTuple):
+class SplitRows(NamedTuple):
     """Row numbers of one split."""
 
     training: Array
@@ -74,23 +74,23 @@ class Shape:
 
 def shape_of(rows: int, size: float | None, *, handed: bool) -> Shape:
     """The sizes of a simulation of ``size`` private records on so many public rows."""
-    if rows < FEWEST:
-        raise ValueError(f"there are {rows} public rows; pass at least {FEWEST}, or tune with a price")
+    if rows < MIN_PUBLIC_ROWS:
+        raise ValueError(f"there are {rows} public rows; pass at least {MIN_PUBLIC_ROWS}, or tune with a price")
     wanted = float(rows) if size is None else float(size)
     validation = round(VALIDATION * rows)
     training = rows - validation - (round(HANDED * rows) if handed else 0)
-    records = int(min(max(wanted, 1.0), max(MOST_RECORDS, training)))
+    records = int(min(max(wanted, 1.0), max(MAX_RECORDS, training)))
     return Shape(rows, training, validation, records, wanted)
 
 
-def parts_of(shape: Shape, seed: int, repeat: int) -> Parts:
+def parts_of(shape: Shape, seed: int, repeat: int) -> SplitRows:
     """One random split, the same for all candidates."""
     order = np.random.default_rng([seed, repeat, 0]).permutation(shape.rows)
     training, rest = order[: shape.training], order[shape.training :]
-    return Parts(training, rest[: len(rest) - shape.validation], rest[len(rest) - shape.validation :])
+    return SplitRows(training, rest[: len(rest) - shape.validation], rest[len(rest) - shape.validation :])
 
 
-def table_of(rows: Records, scaling: Scaling, parts: Parts, shape: Shape, seed: int, repeat: int) -> Records:
+def table_of(rows: Records, scaling: Scaling, parts: SplitRows, shape: Shape, seed: int, repeat: int) -> Records:
     """The simulated private table: some of the training part, or all of it and moved copies."""
     rng = np.random.default_rng([seed, repeat, 1])
     copies = [parts.training]
@@ -110,7 +110,7 @@ def widths(X: Array, scaling: Scaling) -> Array:
     found = np.zeros(table.shape[1])
     for place in range(table.shape[1]):
         known = table[:, place][np.isfinite(table[:, place])]
-        if _number(scaling, place) and len(np.unique(known)) > CODES:
+        if _number(scaling, place) and len(np.unique(known)) > MAX_CODES:
             low, high = np.percentile(known, [25, 75])
             found[place] = JITTER * (high - low) / 1.349  # of a normal column: a tenth of its deviation
     return found
@@ -144,7 +144,7 @@ def budget_for(fit: Fit, shape: Shape) -> Budget:
     budget = fit.training_budget()
     if shape.weight == 1.0:
         return budget
-    mu = min(mu_of(budget.epsilon, budget.delta) * shape.weight, MOST_MU)
+    mu = min(mu_of(budget.epsilon, budget.delta) * shape.weight, MAX_MU)
     return Budget.from_gdp(mu, budget.delta, budget.adjacency)
 
 
@@ -156,7 +156,7 @@ def simulated(fit: Fit, table: Records, handed: Records | None, shape: Shape, se
         return asked.run()
 
 
-def as_given(labels: Labels, numbers: Array) -> Array:
+def as_given(labels: ClassesOrTarget, numbers: Array) -> Array:
     """Labels as people have them, from those that a loss takes."""
     if isinstance(labels, Target):
         return labels.low + (np.asarray(numbers, dtype=float) + 1) / 2 * (labels.high - labels.low)

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from noisewise.protect.clips import FixedClip
 from noisewise.protect.learned import fast, parts
-from noisewise.protect.learned.fast import HEAVIEST, FastProjector, FastQuestion, empty_memory, net_from, run_net
+from noisewise.protect.learned.fast import MAX_WEIGHT, FastProjector, FastQuestion, empty_memory, net_from, run_net
 from noisewise.protect.learned.weights import Design, weights_from, zero_weights
 from noisewise.protect.protector import answered, begin, finished, next_question
-from noisewise.protect.schedules import Uniform
+from noisewise.protect.schedules import FixedClip, Uniform
 from noisewise.protect.signal import first_signal, one
 
 HORIZON = 12
@@ -144,4 +143,4 @@ def test_a_net_keeps_its_weights_below_what_could_overflow():
     arrays = {name: np.full_like(weight, math.inf) for name, weight in zero_weights(design).tensors().items()}
     net = net_from(weights_from(arrays).projector, 4)
     out, _ = run_net(net, np.full((4, 2), 1e6, np.float32), [1e6] * 5, empty_memory(net, 2))
-    assert abs(out).max() <= 10 * HEAVIEST
+    assert abs(out).max() <= 10 * MAX_WEIGHT

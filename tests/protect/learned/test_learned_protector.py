@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noisewise.protect.learned.formulas import FARTHEST
+from noisewise.protect.learned.formulas import MAX_COORDINATE
 from noisewise.protect.learned.parts import LearnedSchedule, new_weights, protector
 from noisewise.protect.learned.weights import Design, weights_from, zero_weights
 from noisewise.protect.protector import answered, begin, finished, next_question
@@ -87,7 +87,7 @@ def test_no_weights_break_a_step(design, poison, size):
         assert bool((shares > 0).all()) and bool((shares <= 1).all())
         assert bool((clips > 0).all()) and bool(torch.isfinite(clips).all())
         assert float(clips.max()) <= 0.5 * math.e * 1.001 and float(clips.min()) >= 0.5 * math.exp(-4) * 0.999
-        assert bool(torch.isfinite(thetas).all()) and float(thetas.abs().max()) <= FARTHEST
+        assert bool(torch.isfinite(thetas).all()) and float(thetas.abs().max()) <= MAX_COORDINATE
 
 
 @pytest.mark.parametrize("noise", [1e-12, 1e-3, 1e6])
@@ -108,7 +108,7 @@ def test_without_a_learned_projector_theta_stays_within_reach_too(design):
     design = replace(design, projector=False, scheduler=False)
     weights = wild(design, 1.0)._replace(rate=torch.tensor([math.inf]))
     _, _, _, thetas = walk(protector(weights, design), gradients=1e30 * torch.ones(HORIZON, COPIES, D))
-    assert bool(torch.isfinite(thetas).all()) and float(thetas.abs().max()) <= FARTHEST
+    assert bool(torch.isfinite(thetas).all()) and float(thetas.abs().max()) <= MAX_COORDINATE
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=repr)

@@ -16,7 +16,7 @@ from noisewise.learned.tasks import load_tasks
 from noisewise.methods.descent import public_basis
 from noisewise.methods.l2p import L2P
 from noisewise.protect.learned import zoo
-from noisewise.protect.learned.formulas import FARTHEST
+from noisewise.protect.learned.formulas import MAX_COORDINATE
 from noisewise.protect.learned.weights import Design, zero_weights
 from noisewise.train import Records, train
 from noisewise.trusted.accountants.gdp import mu_of
@@ -50,7 +50,7 @@ def test_the_rounding_of_far_scores_stays_within_the_clip_norm():
         totals = [records_of(model, X[k:], y[k:]).gradients(Drawn(), theta, clip) for k in (0, 1)]
         moved = [int(a) - int(b) for a, b in zip(totals[0].values, totals[1].values, strict=True)]
         assert sum(v * v for v in moved) <= totals[0].ones ** 2
-    assert FARTHEST <= 1e3
+    assert MAX_COORDINATE <= 1e3
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1e-10, 1e-15), (1e-30, 1e-40)])

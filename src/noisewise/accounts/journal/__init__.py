@@ -23,11 +23,11 @@ holds released answers and settings alone.
 """
 
 from .chain import LINES, closed_journal
-from .folder import BLOCK, NOBODY, Journal, Running, settings_in
+from .folder import CLAIM_SHARE, NOBODY, Journal, Running, settings_in
 from .journalled import WHAT, Journalled, paid
 
 __all__ = [
-    "BLOCK",
+    "CLAIM_SHARE",
     "LINES",
     "NOBODY",
     "WHAT",

@@ -20,8 +20,8 @@ from ...trusted.events import Event, from_dict, to_dict
 from ...trusted.process import this_process
 from .. import BudgetExhausted
 from ..atomic import force_to_disk, read_plain, write_atomically
-from ..purse import Part
-from ..store import BLOCK as BLOCK
+from ..purse import PurseShare
+from ..store import CLAIM_SHARE as CLAIM_SHARE
 from ..store import UNUSED, Closed
 from .chain import LINES, Chain
 
@@ -32,7 +32,7 @@ KINDS = ("float32", "float64", "int64")
 DURABLE = ("part", "block", "forfeited", "closed", "finished")  # lines that are on the disk before anything goes on
 
 
-class Kept(NamedTuple):
+class KeptAnswer(NamedTuple):
     """What was charged, and the answer if it was written down."""
 
     question: str
@@ -70,8 +70,8 @@ class Journal:
             os.close(self._lock)
             raise Running(f"{self._place}: another process is running this run; wait for it") from None
         self._process, self._files, self._torn = this_process(), dict[str, int](), False
-        self._part: Part | None = None  # that pays for the run
-        self.past, self.finished = deque[Kept | Forfeited](), False
+        self._part: PurseShare | None = None  # that pays for the run
+        self.past, self.finished = deque[KeptAnswer | Forfeited](), False
         self.claim: int | None = None  # the number of that part
         self.digest = ""  # of the settings: each part is reserved for them alone
         self._claimed, self._closed, self._fresh, self.touched = 0.0, True, True, False
@@ -164,7 +164,7 @@ class Journal:
         elif "block" in line:
             self._claimed, self._fresh, self.touched = _share(line["block"]), False, True
         elif "charged" in line:
-            self.past.append(Kept(str(line["charged"]), from_dict(line["event"])))
+            self.past.append(KeptAnswer(str(line["charged"]), from_dict(line["event"])))
         elif "refused" in line:
             self._pop()
         elif "answered" in line:
@@ -182,11 +182,11 @@ class Journal:
         else:
             raise ValueError("a line says nothing")
 
-    def _pop(self) -> Kept:
-        if not self.past or not isinstance(self.past[-1], Kept) or self.past[-1].answer is not None:
+    def _pop(self) -> KeptAnswer:
+        if not self.past or not isinstance(self.past[-1], KeptAnswer) or self.past[-1].answer is not None:
             raise ValueError("an answer to nothing")
         last = self.past.pop()
-        assert isinstance(last, Kept)
+        assert isinstance(last, KeptAnswer)
         return last
 
     def _answer(self, line: Mapping[str, Any]) -> Answer:
@@ -263,7 +263,7 @@ class Journal:
         self.adopt(NOBODY)
         return True
 
-    def paid_by(self, part: Part) -> None:
+    def paid_by(self, part: PurseShare) -> None:
         """The part of a purse that pays for the run. What an earlier process claimed of it and left no line of is given up,
         unless it ended in good order and nobody went on since.
         """
@@ -285,7 +285,7 @@ class Journal:
         ``before``, ``after``: the share of the budget that is spent without it, and with it.
         """
         if self._fresh or after > self._claimed:
-            self._next_block(max(after, min(before + BLOCK, 1.0)))
+            self._next_block(max(after, min(before + CLAIM_SHARE, 1.0)))
         self._append({"charged": question, "event": to_dict(event)})
 
     def _next_block(self, share: float) -> None:

@@ -14,13 +14,13 @@ from ...asking import Answer, Curator, CuratorWrapper
 from ...trusted.events import FULL, Event, Gaussian, Sampling, plain_sampling, sampled
 from ...trusted.question import checked_noise, rebuilt
 from ...trusted.questions.moments import Count
-from ...trusted.trace import LOST, Released
+from ...trusted.units import LOST, Released
 from ...trusted.walks.oneshot import rebuilt_walk
 from .. import Budget, BudgetExhausted, Meter, MeterView, Terms, open_meter
 from ..account import Account
-from ..purse import Part, Purse
+from ..purse import Purse, PurseShare
 from ..store import Claimed
-from .folder import Forfeited, Journal, Kept
+from .folder import Forfeited, Journal, KeptAnswer
 
 WHAT = "training"  # how a purse names runs with a journal, which claim what they draw
 
@@ -84,8 +84,8 @@ class Journalled(CuratorWrapper):
 
     def __again(self, name: str, event: Event, asked: Any) -> Answer:
         kept = self.__journal.past[0]  # it stays there until it is charged for, whoever goes on after a refusal
-        same = isinstance(kept, Kept) and (kept.question, kept.event) == (name, event)
-        if not isinstance(kept, Kept) or not same or kept.answer is None or kept.line is None:
+        same = isinstance(kept, KeptAnswer) and (kept.question, kept.event) == (name, event)
+        if not isinstance(kept, KeptAnswer) or not same or kept.answer is None or kept.line is None:
             raise ValueError("the checkpoint's answers are to other questions than this run asks; pass another folder")
         line = Released(name, event, spent=0.0, **kept.line)
         self._asked.take_up(line, asked, kept.answer.value.item() if asked is None else None)
@@ -118,7 +118,7 @@ def paid(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal
     yield from _claiming(own, journal)
 
 
-def _claiming(part: Part, journal: Journal) -> Iterator[Meter]:
+def _claiming(part: PurseShare, journal: Journal) -> Iterator[Meter]:
     """A part that is claimed block by block, given back where nothing was drawn, and settled when the run is whole."""
     journal.paid_by(part)
     try:
@@ -140,7 +140,7 @@ def used(meter: Meter | MeterView) -> float:
     return min(math.nextafter(meter.spent_fraction, 2.0), 1.0)
 
 
-def _part(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal) -> Part | None:
+def _part(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal) -> PurseShare | None:
     """The part that pays: the run's own, or a new one where the purse knows of none. A finished run draws nothing more, so one
     that was settled needs none.
     """

@@ -19,7 +19,7 @@ from sqlalchemy.pool import NullPool, QueuePool
 from ...trusted.process import Process, this_process
 from .sql_tables import VERSION
 
-WAIT = 5.0  # seconds that a transaction waits for others before it gives up
+WAIT_SECONDS = 5.0  # that a transaction waits for others before it gives up
 ENVIRONMENT = "NOISEWISE_LEDGER"
 POSTGRESQL = "postgresql+psycopg"
 INSTALL = "pip install 'noisewise[postgres]'"
@@ -117,12 +117,12 @@ class Database:
             engine = create_engine("sqlite://", creator=self._connected, poolclass=QueuePool)
             event.listen(engine, "connect", _prepared)
             return engine
-        limits = f"-c lock_timeout={WAIT * 1000:.0f} -c statement_timeout={WAIT * 2000:.0f}"
+        limits = f"-c lock_timeout={WAIT_SECONDS * 1000:.0f} -c statement_timeout={WAIT_SECONDS * 2000:.0f}"
         try:
             return create_engine(
                 self.url,
                 isolation_level="AUTOCOMMIT",  # transactions begin and end where we say
-                connect_args={"connect_timeout": int(WAIT), "options": limits},
+                connect_args={"connect_timeout": int(WAIT_SECONDS), "options": limits},
                 poolclass=NullPool,
             )
         except (ModuleNotFoundError, NoSuchModuleError):
@@ -131,7 +131,7 @@ class Database:
     def _connected(self) -> sqlite3.Connection:
         """The file, which is never made by opening it; the driver begins no transactions of its own."""
         where = f"file:{quote(str(self.url.database))}?mode=rw"
-        return sqlite3.connect(where, uri=True, timeout=WAIT, isolation_level=None, check_same_thread=False)
+        return sqlite3.connect(where, uri=True, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -145,7 +145,7 @@ class Database:
         code, said = getattr(error.orig, "sqlstate", None), str(error.orig).lower()
         if code in ("55P03", "57014", "40001", "40P01") or "locked" in said or "busy" in said:
             return LedgerBusy(
-                f"{self.name}: others were at the ledger for more than {WAIT:g} s; nothing was spent, try again"
+                f"{self.name}: others were at the ledger for more than {WAIT_SECONDS:g} s; nothing was spent, try again"
             )
         if "unable to open" in said and not os.path.lexists(str(self.url.database)):
             return ValueError(f"{self.name} is not there; make a ledger with noisewise ledger init")

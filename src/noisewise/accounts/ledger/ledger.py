@@ -17,14 +17,14 @@ from sqlalchemy import Connection, func, insert, select, text, update
 from ...trusted import validate
 from ...trusted.accountants.base import currencies
 from ...trusted.accountants.terms import Budget, Terms
-from ..account import UNITS, Account, Unit, named
+from ..account import UNITS, Account, UnitName, named
 from ..purse import Purse
-from ..store import Amount, Entry
+from ..store import Amount, PurseEntry
 from .database import Database, ledger_url
-from .sql_tables import ACCOUNTS, HISTORY, LEDGER, RUNS, SQLITE_TRIGGERS, START, VERSION, Row, metadata
-from .store import MOST, DatasetStore, account_row, add, canonical, entry_of, rows_of, unit_for
+from .sql_tables import ACCOUNTS, HISTORY, LEDGER, RUNS, SQLITE_TRIGGERS, START, VERSION, HistoryRow, metadata
+from .store import MAX_CAP_UNITS, DatasetStore, account_row, add, canonical, entry_of, rows_of, unit_for
 
-SHARE = 0.5  # of delta: for runs that count as the (epsilon, delta) that they promise
+PROMISE_DELTA_SHARE = 0.5  # of delta: for runs that count as the (epsilon, delta) that they promise
 CURRENCY = "gdp"
 _OWN = text("SELECT pg_get_userbyid(relowner) = current_user FROM pg_class WHERE oid = 'noisewise_ledger'::regclass")
 _CREATES = text("SELECT pg_catalog.has_schema_privilege(:role, pg_catalog.current_schema(), 'CREATE')")
@@ -35,16 +35,16 @@ class Taken(NamedTuple):
 
     number: int
     key: str
-    entry: Entry
+    entry: PurseEntry
 
 
 @dataclass(frozen=True)
-class State:
+class AccountState:
     """An account as it stands: amounts in its currency, and of the share of delta."""
 
     name: str
     budget: Budget
-    unit: Unit
+    unit: UnitName
     currency: str
     order: int | None
     granted: Amount
@@ -52,7 +52,7 @@ class State:
     spent: Amount
     left: Amount
     fits: Budget | None  # the largest promise that a further run of the currency can get
-    entries: tuple[Entry, ...]
+    entries: tuple[PurseEntry, ...]
     keys: tuple[str, ...]
     owners: tuple[str, ...]
 
@@ -116,10 +116,10 @@ class Ledger:
         dataset: str,
         budget: Budget,
         *,
-        unit: Unit = "record",
+        unit: UnitName = "record",
         currency: str = CURRENCY,
         order: int | None = None,
-        delta_share: float = SHARE,
+        delta_share: float = PROMISE_DELTA_SHARE,
     ) -> None:
         """Open the account of a data set: all its runs together will be (epsilon, delta)-DP, whatever they are.
 
@@ -224,7 +224,7 @@ class Ledger:
             self._database.check(connection)
             return tuple(connection.execute(select(ACCOUNTS.c.name).order_by(ACCOUNTS.c.name)).scalars())
 
-    def state(self, dataset: str) -> State:
+    def state(self, dataset: str) -> AccountState:
         """How an account stands."""
         with self._database.reading() as connection:
             self._database.check(connection)
@@ -236,7 +236,7 @@ class Ledger:
         spent = row.taken - sums[0], row.taken_delta - sums[1]
         left = row.cap - row.taken, row.cap_delta - row.taken_delta
         account = Account(self._purse(row), dataset, row.unit)
-        return State(
+        return AccountState(
             dataset,
             account.budget,
             row.unit,
@@ -252,7 +252,7 @@ class Ledger:
             tuple(run.owner for run in runs),
         )
 
-    def history(self, dataset: str | None = None) -> Iterator[Row]:
+    def history(self, dataset: str | None = None) -> Iterator[HistoryRow]:
         """All that ever happened, in order, or what happened to one data set."""
         query = select(HISTORY).order_by(HISTORY.c.seq)
         if dataset is not None:
@@ -260,7 +260,7 @@ class Ledger:
         with self._database.reading() as connection:
             self._database.check(connection)
             for row in connection.execute(query):
-                yield Row(*row)
+                yield HistoryRow(*row)
 
     def head(self) -> tuple[int, str]:
         """Where the history ends: keep it elsewhere, and nothing before it can be changed or cut off unnoticed."""
@@ -315,7 +315,7 @@ def _terms(budget: Budget, currency: str, order: int | None, delta_share: float)
 def _caps(cap: Amount, unit_cost: float, unit_delta: float) -> dict[str, int]:
     """A cap in whole units, rounded down."""
     found = (Fraction(cap.cost) / Fraction(unit_cost), Fraction(cap.delta) / Fraction(unit_delta))
-    if max(found) >= MOST:
+    if max(found) >= MAX_CAP_UNITS:
         raise ValueError("so much more than was registered at first cannot be counted; register another account")
     return {"cap": math.floor(found[0]), "cap_delta": math.floor(found[1])}
 

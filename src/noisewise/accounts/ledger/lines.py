@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .ledger import Ledger, State
-from .sql_tables import Row
+from .ledger import AccountState, Ledger
+from .sql_tables import HistoryRow
 
 
 @dataclass(frozen=True)
-class Line:
+class AccountLine:
     """One run of an account. Shares are of what was granted: of the currency, and of the part of delta for promises."""
 
     number: int
@@ -27,7 +27,7 @@ class Line:
     key: str
 
 
-def lines_of(ledger: Ledger, dataset: str) -> tuple[State, tuple[Line, ...]]:
+def lines_of(ledger: Ledger, dataset: str) -> tuple[AccountState, tuple[AccountLine, ...]]:
     """How an account stands, and its runs in order."""
     state = ledger.state(dataset)
     began = {row.number: row.at for row in ledger.history(dataset) if row.kind == "reserved"}
@@ -35,7 +35,7 @@ def lines_of(ledger: Ledger, dataset: str) -> tuple[State, tuple[Line, ...]]:
     for number, (entry, key, owner) in enumerate(zip(state.entries, state.keys, state.owners, strict=True)):
         told, counted = entry.terms, entry.counted
         lines.append(
-            Line(
+            AccountLine(
                 number,
                 str(told["what"]),
                 float(told["epsilon"]),
@@ -51,7 +51,7 @@ def lines_of(ledger: Ledger, dataset: str) -> tuple[State, tuple[Line, ...]]:
     return state, tuple(lines)
 
 
-def told(row: Row) -> dict[str, Any]:
+def told(row: HistoryRow) -> dict[str, Any]:
     """A row of the history as plain data, with its body read."""
     body = json.loads(row.body)
     for name in ("terms", "events"):
@@ -60,7 +60,7 @@ def told(row: Row) -> dict[str, Any]:
     return {**row._asdict(), "body": body}
 
 
-def in_words(row: Row) -> str:
+def in_words(row: HistoryRow) -> str:
     """What happened, in one line."""
     body: Mapping[str, Any] = told(row)["body"]
     run = f"run {row.number} of {row.account!r}"

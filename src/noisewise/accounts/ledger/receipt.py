@@ -9,7 +9,7 @@ from typing import Any
 
 from ...trusted.events import Leaf, from_dict, leaves
 from ..account import Account
-from ..store import Entry, entry_from_dict, entry_to_dict
+from ..store import PurseEntry, entry_from_dict, entry_to_dict
 from .ledger import Ledger, Taken
 from .store import new_run
 
@@ -35,7 +35,7 @@ class Payment:
     def dataset(self) -> str:
         return self.account.dataset
 
-    def entries(self) -> dict[int, Entry]:
+    def entries(self) -> dict[int, PurseEntry]:
         """What it has taken so far, by number."""
         return {one.number: one.entry for one in self._taken()}
 
@@ -98,7 +98,7 @@ def _stated(statement: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
         yield "purchase of bounds", before
 
 
-def _same(entry: Entry, promised: Mapping[str, Any]) -> bool:
+def _same(entry: PurseEntry, promised: Mapping[str, Any]) -> bool:
     return entry.terms["meter"] == promised["meter"] and leaves(entry.events) == _leaves(promised["events"])
 
 

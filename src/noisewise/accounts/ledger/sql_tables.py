@@ -80,7 +80,7 @@ SQLITE_TRIGGERS = tuple(
 )
 
 
-class Row(NamedTuple):
+class HistoryRow(NamedTuple):
     """A row of the history."""
 
     seq: int

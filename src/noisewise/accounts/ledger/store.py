@@ -23,16 +23,16 @@ from ...trusted.accountants.terms import Budget
 from ...trusted.counts import BudgetExhausted, up
 from ...trusted.events import from_dict, to_dict
 from ..account import UNITS
-from ..store import TAKEN_UP, UNUSED, Amount, Claimed, Entries, Entry, check_terms
+from ..store import TAKEN_UP, UNUSED, Amount, Claimed, Entries, PurseEntry, check_terms
 from .database import Database
 from .sql_tables import ACCOUNTS, HISTORY, RUNS, hashed
 
-FINE = 52  # bits of what was granted: its cap is a whole number of units, exactly
-MOST = 1 << 62  # units: no cap has as many
+CAP_BITS = 52  # of what was granted: its cap is a whole number of units, exactly
+MAX_CAP_UNITS = 1 << 62  # no cap has as many
 
 
 class DatasetStore:
-    """The :class:`~noisewise.accounts.store.Store` of one account.
+    """The :class:`~noisewise.accounts.store.PurseStore` of one account.
 
     *Guarantee*: what :meth:`reserve` took is on the disk when it returns; of several processes, also on several machines,
     never more is reserved than was granted; a run is claimed by one process at a time and settled once.
@@ -66,7 +66,7 @@ class DatasetStore:
 
     # --- writing --------------------------------------------------------------------------------------------------
 
-    def reserve(self, terms: Mapping[str, Any], entry: Entry) -> int:
+    def reserve(self, terms: Mapping[str, Any], entry: PurseEntry) -> int:
         key, described = f"{self.run}{secrets.token_hex(4)}", canonical(dict(entry.terms))
         with self._database.writing() as connection:
             account = self._account(connection, terms)
@@ -96,7 +96,7 @@ class DatasetStore:
         if not done:
             raise Claimed(TAKEN_UP)
 
-    def settle(self, terms: Mapping[str, Any], number: int, settled: Entry) -> None:
+    def settle(self, terms: Mapping[str, Any], number: int, settled: PurseEntry) -> None:
         assert settled.spent is not None
         events = canonical([to_dict(event) for event in settled.events])
         with self._database.writing() as connection:
@@ -132,7 +132,7 @@ class DatasetStore:
         else:
             connection.execute(text(f"{query})").bindparams(**given))
 
-    def _shortage(self, entry: Entry, account: Any) -> str:
+    def _shortage(self, entry: PurseEntry, account: Any) -> str:
         cost = float((account.cap - account.taken) * Fraction(account.unit_cost))
         delta = float((account.cap_delta - account.taken_delta) * Fraction(account.unit_delta))
         return (
@@ -151,19 +151,19 @@ def new_run() -> str:
 
 def in_units(amount: float, unit: float) -> int:
     """So many whole units, rounded up; more than any cap has counts as so many."""
-    return min(math.ceil(Fraction(amount) / Fraction(unit)), MOST)
+    return min(math.ceil(Fraction(amount) / Fraction(unit)), MAX_CAP_UNITS)
 
 
 def unit_for(cap: float) -> float:
     """A power of two, small beside a cap: what amounts are counted in."""
-    return 1.0 if cap == 0 else math.ldexp(1.0, math.frexp(cap)[1] - 1 - FINE)
+    return 1.0 if cap == 0 else math.ldexp(1.0, math.frexp(cap)[1] - 1 - CAP_BITS)
 
 
 def _amount(cost: int, delta: int, account: Any) -> Amount:
     return Amount(up(cost * Fraction(account.unit_cost)), up(delta * Fraction(account.unit_delta)))
 
 
-def entry_of(row: Any, account: Any) -> Entry:
+def entry_of(row: Any, account: Any) -> PurseEntry:
     """A row as the purse knows it; one that makes no sense is refused."""
     try:
         check_terms(json.loads(row.terms))
@@ -172,7 +172,7 @@ def entry_of(row: Any, account: Any) -> Entry:
         spent = None if row.spent is None else _amount(row.spent, row.spent_delta, account)
         events = () if row.events is None else tuple(from_dict(event) for event in json.loads(row.events))
         reserved = _amount(row.reserved, row.reserved_delta, account)
-        return Entry(json.loads(row.terms), reserved, spent, events, row.state, float(row.claimed))
+        return PurseEntry(json.loads(row.terms), reserved, spent, events, row.state, float(row.claimed))
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
         raise ValueError(
             f"run {row.number!r} of the account {row.account!r} cannot be read; check the ledger with noisewise ledger verify"
@@ -229,7 +229,7 @@ def sensible(account: Any) -> bool:
 
 
 def _whole(number: Any) -> bool:
-    return type(number) is int and 0 <= number < MOST
+    return type(number) is int and 0 <= number < MAX_CAP_UNITS
 
 
 _ACCOUNT = text(

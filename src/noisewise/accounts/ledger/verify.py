@@ -15,9 +15,9 @@ from ...trusted.meter import meter_from
 from ..account import PERSONS
 from ..purse import Purse
 from ..replay import replayed
-from ..store import Amount, Closed, Entry
+from ..store import Amount, Closed, PurseEntry
 from .ledger import Ledger
-from .sql_tables import START, VERSION, Row
+from .sql_tables import START, VERSION, HistoryRow
 from .store import canonical, entry_of, in_units
 
 HEAD = re.compile("[0-9a-f]{64}")
@@ -81,7 +81,7 @@ def verified(
         if document["format"] != f"noisewise-ledger/{VERSION}":
             raise ValueError("it is of another version")
         _possible(set(document) == {"format", "seq", "head", "accounts", "runs", "history"})
-        rows = sorted((Row(**row) for row in document["history"]), key=lambda row: row.seq)
+        rows = sorted((HistoryRow(**row) for row in document["history"]), key=lambda row: row.seq)
         wrong = [*_chain(rows, document, tuple(known))]
         wrong += _tables(rows, document)
         claims = _claims(rows)
@@ -93,7 +93,7 @@ def verified(
         raise ValueError(f"this is no ledger that can be read ({type(error).__name__})") from None
 
 
-def _chain(rows: list[Row], document: Mapping[str, Any], known: tuple[tuple[int, str], ...]) -> Iterator[str]:
+def _chain(rows: list[HistoryRow], document: Mapping[str, Any], known: tuple[tuple[int, str], ...]) -> Iterator[str]:
     previous, hashes = START, {}
     for number, row in enumerate(rows, start=1):
         if row.seq != number:
@@ -111,7 +111,7 @@ def _chain(rows: list[Row], document: Mapping[str, Any], known: tuple[tuple[int,
             yield f"row {seq} is not the one that was known: the history was cut off there, or written anew"
 
 
-def _tables(rows: list[Row], document: Mapping[str, Any]) -> Iterator[str]:
+def _tables(rows: list[HistoryRow], document: Mapping[str, Any]) -> Iterator[str]:
     """What the history says happened, against how things stand."""
     told = _Replayed()
     for row in rows:
@@ -133,7 +133,7 @@ def _differences(what: str, told: Mapping[Any, Any], there: Mapping[Any, Any]) -
             yield f"{what} {name!r} is not what the history says"
 
 
-def _take(told: _Replayed, row: Row, body: Any) -> None:
+def _take(told: _Replayed, row: HistoryRow, body: Any) -> None:
     where = (row.account, -1 if row.number is None else int(row.number))
     match row.kind:
         case "created":
@@ -180,7 +180,7 @@ def _possible(holds: bool) -> None:
         raise ValueError("it cannot have happened")
 
 
-def _claims(rows: Iterable[Row]) -> dict[tuple[str, int | None], _Claim]:
+def _claims(rows: Iterable[HistoryRow]) -> dict[tuple[str, int | None], _Claim]:
     """What each run claimed at most, by the history, and the journal that it was settled with."""
     claims: dict[tuple[str, int | None], _Claim] = {}
     for row in rows:
@@ -220,7 +220,7 @@ def _prices(
             yield f"run {run['number']} of the account {account.name!r} {text}"
 
 
-def _below_claim(purse: Purse, entry: Entry, claim: _Claim, shown: Mapping[str, Closed] | None) -> str:
+def _below_claim(purse: Purse, entry: PurseEntry, claim: _Claim, shown: Mapping[str, Closed] | None) -> str:
     """Why a run cannot have taken less than it claimed; nothing, where it can or did not. Its price was found right."""
     if entry.spent is None:
         return ""
@@ -246,7 +246,7 @@ def _ends_a_journal(journal: Any) -> bool:
     return whole and bool(HEAD.fullmatch(str(journal["head"]))) and type(journal["charged"]) is int
 
 
-def _price(purse: Purse, entry: Entry, *, persons: bool) -> str:
+def _price(purse: Purse, entry: PurseEntry, *, persons: bool) -> str:
     try:
         if entry.terms["adjacency"] != purse.budget.adjacency or entry.terms["what"].endswith(PERSONS) != persons:
             return "is under another relation, or protects another unit"

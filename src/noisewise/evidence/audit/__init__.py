@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .canaries import Neighbours, small_setting, worst_case
-from .confirm import Confirmation
+from .error_bounds import Confirmation
 from .gan import gan
 from .inversion import inversion
 from .leakage import leakage

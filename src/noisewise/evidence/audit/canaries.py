@@ -35,8 +35,8 @@ from ...trusted.units import RECORD, Unit
 Array = NDArray[Any]
 U, V = np.array([0.6, 0.8], np.float32), np.array([-0.8, 0.6], np.float32)
 FAR_LABEL = 1e6
-LONG = 1000.0  # of a row whose gradient must reach any clip norm
-TILT = 0.1  # radians
+LONG_ROW_NORM = 1000.0  # of a row whose gradient must reach any clip norm
+TILT_RADIANS = 0.1
 ONE_SHOT = ("objective_perturbation", "output_perturbation", "pnsgd")  # these cut rows to their bound and never clip
 
 
@@ -64,7 +64,7 @@ class Neighbours:
 
 
 @dataclass(frozen=True)
-class Setting:
+class CanarySetting:
     """A method with few steps and a promise that few runs can judge."""
 
     method: Method
@@ -138,8 +138,8 @@ def _canary(method: Method, loss: Loss, adjacency: Adjacency) -> tuple[list[Arra
     if math.isinf(loss.lipschitz):
         labels = [FAR_LABEL] if alone else [-FAR_LABEL, FAR_LABEL]
         return [U] * len(labels), labels, None
-    tilt = 0.0 if method.name == "pnsgd" else TILT
-    length, far = (1.0, 20.0) if method.name in ONE_SHOT else (LONG, 100.0)
+    tilt = 0.0 if method.name == "pnsgd" else TILT_RADIANS
+    length, far = (1.0, 20.0) if method.name in ONE_SHOT else (LONG_ROW_NORM, 100.0)
     signs = [1.0] if alone else [-1.0, 1.0]
     rows = [length * (sign * math.cos(tilt) * U - math.sin(tilt) * V) for sign in signs]
     if loss.task == "classes":  # class 0 is true; the start is sure of class 1
@@ -158,7 +158,7 @@ def _public_rows(method: Method, dtype: np.dtype[Any]) -> tuple[Array, Array]:
 _PROMISE: dict[str, Any] = {"epsilon": 2.0, "delta": 0.25, "adjacency": "add_remove", "runs": 360, "confidence": 0.999}
 # What the small setting of a method changes. A large delta, because few runs see only large probabilities; claims that
 # are not of Gaussian DP need more runs, since only the exact interval is valid for them.
-_SMALL: dict[str, dict[str, Any]] = {
+_SMALL_SETTINGS: dict[str, dict[str, Any]] = {
     "agd": {"candidates": 3, "runs": 600},
     "agd_avg": {"candidates": 3, "runs": 600},
     "additive": {"ranks": False, "pairs": 0},
@@ -172,11 +172,11 @@ _SMALL: dict[str, dict[str, Any]] = {
 }
 
 
-def small_setting(name: str, isolation: str = "sandbox") -> Setting:
+def small_setting(name: str, isolation: str = "sandbox") -> CanarySetting:
     """One small setting of a method, at which an audit is quick and a version with half the noise is found."""
-    chosen = dict(_SMALL.get(name, {}))
+    chosen = dict(_SMALL_SETTINGS.get(name, {}))
     promise = {key: chosen.pop(key) for key in _PROMISE if key in chosen}
     method = method_named(name, isolation)
     if "steps" in method.settings():
         chosen.setdefault("steps", 2)
-    return Setting(method.with_settings(**chosen), **{**_PROMISE, **promise})
+    return CanarySetting(method.with_settings(**chosen), **{**_PROMISE, **promise})

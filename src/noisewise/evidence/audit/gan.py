@@ -30,7 +30,9 @@ import numpy as np
 from ...accounts import Budget
 from ...trusted import validate
 from ...trusted.accountants.calibrate import calibrate
-from .federation import SETTINGS, Setting, Whole, dealt
+from ...trusted.torch_extra import Tensor, torch
+from .federation import SETTINGS, FederationSetting, Floats, Shared, Singles, WholeNumbers, dealt, network
+from .leakage import correlation
 
 Progress = Callable[[int, int], None]
 
@@ -38,7 +40,7 @@ HELD_OUT = 0.25  # of the pictures: to score with
 
 
 @dataclass(frozen=True)
-class Server:
+class HeavyBallServer:
     """How the shared model moves: heavy ball on the mean of the contributions."""
 
     rounds: int = 60
@@ -65,7 +67,7 @@ class Redrawn:
     ``there``: whether the victim took part; a run without it is the reference.
     """
 
-    setting: Setting
+    setting: FederationSetting
     there: bool
     picture: tuple[float, ...]
     taken: float
@@ -89,15 +91,15 @@ class Redrawing:
     noise_multiplier: float
     runs: tuple[Redrawn, ...]
 
-    def of(self, setting: Setting, *, there: bool = True) -> tuple[Redrawn, ...]:
+    def of(self, setting: FederationSetting, *, there: bool = True) -> tuple[Redrawn, ...]:
         """The repeats of one setting."""
         return tuple(run for run in self.runs if run.setting == setting and run.there is there)
 
     @property
-    def settings(self) -> tuple[Setting, ...]:
+    def settings(self) -> tuple[FederationSetting, ...]:
         return tuple(dict.fromkeys(run.setting for run in self.runs))
 
-    def above_reference(self, setting: Setting) -> tuple[float, float]:
+    def above_reference(self, setting: FederationSetting) -> tuple[float, float]:
         """How much more the drawings are like the class than the reference's, and the standard error, repeat by repeat."""
         with_it, without = self.of(setting), self.of(setting, there=False)
         return mean_and_error([a.likeness - b.likeness for a, b in zip(with_it, without, strict=True)])
@@ -146,12 +148,12 @@ def gan(
     victim: int,
     budget: Budget,
     *,
-    settings: Sequence[Setting] = SETTINGS,
+    settings: Sequence[FederationSetting] = SETTINGS,
     repeats: int = 6,
     each: int = 10,
     most: int = 150,
     holders: int = 1,
-    server: Server | None = None,
+    server: HeavyBallServer | None = None,
     hostile: Hostile | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -163,11 +165,10 @@ def gan(
     Every repeat holds out other pictures and draws other starts and other noise; settings and reference share them. The
     runs are seeded, so they are simulations and nothing here is private.
     """
-    from .gan_play import play, scores
-    from .shared_sum import shared
+    from .federation import shared
 
     validate.whole(repeats=repeats, each=each, most=most, holders=holders)
-    server, hostile = server or Server(), hostile or Hostile()
+    server, hostile = server or HeavyBallServer(), hostile or Hostile()
     validate.whole(rounds=server.rounds, hidden=server.hidden, steps=hostile.steps)
     validate.whole(at_least=0, fakes=hostile.fakes)
     rows, labels = np.asarray(X, dtype=float), np.asarray(y, dtype=np.int64)
@@ -193,7 +194,7 @@ def gan(
     return Redrawing(victim, budget, deal().count, deal().pictures(victim), holders, noise, tuple(runs))
 
 
-def _split(labels: Whole, rng: np.random.Generator) -> tuple[Whole, Whole]:
+def _split(labels: WholeNumbers, rng: np.random.Generator) -> tuple[WholeNumbers, WholeNumbers]:
     """Places of the pictures that clients hold, and of those that nobody holds: the same share of each class."""
     held = np.zeros(len(labels), dtype=bool)
     for label in np.unique(labels):
@@ -201,3 +202,76 @@ def _split(labels: Whole, rng: np.random.Generator) -> tuple[Whole, Whole]:
         held[own[: round(HELD_OUT * len(own))]] = True
     order = rng.permutation(len(labels))
     return order[~held[order]], order[held[order]]
+
+
+# The rounds of shared training with a hostile client in it, and what its drawings score (:mod:`noisewise.evidence.audit.gan`).
+
+
+CODE_LENGTH = 16  # of what a drawing is made from
+HIDDEN_UNITS = 64  # of the generator
+SCORED_DRAWINGS = 200
+
+
+def play(
+    sums: Shared, sizes: tuple[int, ...], victim: int, server: HeavyBallServer, hostile: Hostile, *, seed: int
+) -> tuple[Singles, Singles]:
+    """All rounds: the generator learns from the shared model, its drawings go in, the model moves; model and drawings."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = network(sizes)
+        # the generator draws pictures from a few normal numbers; pixels between 0 and 1
+        layers = (
+            torch.nn.Linear(CODE_LENGTH, HIDDEN_UNITS),
+            torch.nn.ReLU(),
+            torch.nn.Linear(HIDDEN_UNITS, sizes[0]),
+            torch.nn.Sigmoid(),
+        )
+        generator = torch.nn.Sequential(*layers)
+        optimizer = torch.optim.Adam(generator.parameters(), lr=hostile.learning_rate, betas=(0.5, 0.999))
+        wanted = torch.full((hostile.batch,), victim)
+        theta: Singles = torch.nn.utils.parameters_to_vector(model.parameters()).detach().numpy()
+        velocity = np.zeros_like(theta)
+        for _ in range(server.rounds):
+            for _ in range(hostile.steps):
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(model(_drawn(generator, hostile.batch)), wanted).backward()
+                optimizer.step()
+            total, units = sums.honest(theta), sums.size
+            if hostile.fakes:
+                fakes = _drawn(generator, hostile.fakes).detach().numpy()
+                added, more = sums.hostile(theta, fakes, sizes[-1] - 1)
+                total, units = total + added, units + more
+            velocity = server.momentum * velocity + (total / units).astype(np.float32)
+            theta = theta - server.learning_rate * velocity
+            _fill(model, theta)
+        return theta, _drawn(generator, SCORED_DRAWINGS).detach().numpy()
+
+
+def _fill(model: torch.nn.Module, theta: Singles) -> None:
+    torch.nn.utils.vector_to_parameters(torch.from_numpy(theta), model.parameters())
+
+
+def _drawn(generator: torch.nn.Module, many: int) -> Tensor:
+    drawings: Tensor = generator(torch.randn(many, CODE_LENGTH))
+    return drawings
+
+
+def scores(
+    theta: Singles, sizes: tuple[int, ...], drawings: Singles, held: tuple[Floats, WholeNumbers], victim: int
+) -> tuple[tuple[float, ...], float, float, float, float]:
+    """The first drawing, taken, likeness, and the shared model's accuracy on other classes and on the victim's."""
+    X, y = held
+    made = drawings.astype(np.float64)
+    nearest = torch.cdist(torch.from_numpy(made), torch.from_numpy(X)).argmin(1).numpy()
+    mean = X[y == victim].mean(axis=0)
+    model = network(sizes)
+    _fill(model, theta)
+    with torch.no_grad():
+        right = model(torch.from_numpy(X).float()).argmax(1).numpy() == y
+    return (
+        tuple(made[0].tolist()),
+        float(np.mean(y[nearest] == victim)),
+        float(np.mean([correlation(one, mean) for one in made])),
+        float(np.mean(right[y != victim])),
+        float(np.mean(right[y == victim])),
+    )

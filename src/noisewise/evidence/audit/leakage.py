@@ -30,7 +30,7 @@ Progress = Callable[[int, int], None]
 
 NOISE_MULTIPLIERS = (0.0, 0.001, 0.01, 0.1, 1.0, 10.0)
 ATTACKS = ("deep", "closed")
-BEST = 100.0  # decibels; an error below this is rounding
+MAX_PSNR = 100.0  # decibels; an error below this is rounding
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Recovered:
     @property
     def psnr(self) -> float:
         """Peak signal-to-noise ratio in decibels, at most 100: 10 log10(1 / error)."""
-        return min(-10 * math.log10(max(self.error, 1e-30)), BEST)
+        return min(-10 * math.log10(max(self.error, 1e-30)), MAX_PSNR)
 
     @property
     def similarity(self) -> float:

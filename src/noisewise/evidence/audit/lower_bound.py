@@ -5,7 +5,7 @@ the first half of the runs of each world a score, a threshold and a kind of inte
 largest bound; on the second half, which had no part in the choice, the errors of that test are counted and turned into
 the bound (:mod:`noisewise.evidence.audit.error_bounds`). So the confidence is what it says, however many scores and thresholds were
 tried. A bound above the claim is an alarm; it is called a violation when fresh runs confirm it
-(:mod:`noisewise.evidence.audit.confirm`).
+(:mod:`noisewise.evidence.audit.error_bounds`).
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ from ...trusted.accountants.gdp import mu_of
 from ...trusted.events import Adjacency, Gaussian
 from ...trusted.facts import facts_of
 from .canaries import Neighbours, worst_case
-from .confirm import LOOKS, Confirmation, confirm, scores_named
-from .error_bounds import KINDS, epsilon_at, epsilon_bound, strength
-from .transcript import SCORES, Overheard, Witness, laid_out
+from .error_bounds import KINDS, LOOKS, Confirmation, confirm, epsilon_at, epsilon_bound, scores_named, strength
+from .finished_run import SCORES, Overheard, Witness, laid_out
 
 Floats = npt.NDArray[np.float64]
 Progress = Callable[[int, int], None]
-CHUNK = 50
+RUNS_PER_TASK = 50
 THRESHOLDS = 199
 STRICTER = 1e-3
 ALIKE = 0.25
@@ -260,7 +259,7 @@ class _Prepared:
 
     def scores(self, first: int, end: int, jobs: int, progress: Progress | None, last: int | None = None) -> Floats:
         """(2 worlds, runs, kinds of score) of the runs numbered ``first`` to below ``end``, out of ``last`` to come."""
-        chunks = [(w, i, min(i + CHUNK, end)) for i in range(first, end, CHUNK) for w in (0, 1)]
+        chunks = [(w, i, min(i + RUNS_PER_TASK, end)) for i in range(first, end, RUNS_PER_TASK) for w in (0, 1)]
         result, done = np.empty((2, end - first, len(SCORES))), 2 * first
         for (world, start, stop), rows in zip(chunks, self._work(chunks, jobs), strict=True):
             result[world, start - first : stop - first] = rows

@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from ...trusted import validate
-from .roc import RATES, Allowed, Curve, Point, Rate, allowed_by, membership_advantage, point, roc
+from .roc import RATES, Allowed, Curve, Rate, RocPoint, allowed_by, membership_advantage, point, roc
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-Rows = tuple[Any, Any]
+LabelledRows = tuple[Any, Any]
 Train = Callable[[Any, Any, int], Any]
 Progress = Callable[[int, int], None]
 
 ATTACKS = ("loss", "shadow", "lira", "lira_offline")
-TINY = 1e-300
-ENOUGH = 16  # shadow models with and without a record from which on its own spread is trusted (Carlini et al. 2022)
+MIN_PROBABILITY = 1e-300
+MIN_SHADOWS_PER_SIDE = 16  # with and without a record: then its own spread is trusted (Carlini et al. 2022)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Membership:
     curve: Curve
     auc: float
     advantage: Rate
-    points: tuple[Point, ...]
+    points: tuple[RocPoint, ...]
     members: int
     non_members: int
     confidence: float
@@ -126,13 +126,13 @@ def judge(
 
 def membership(
     model: Any,
-    members: Rows,
-    non_members: Rows,
+    members: LabelledRows,
+    non_members: LabelledRows,
     *,
     attack: str = "lira",
     train: Any = None,
     shadows: int | Shadows = 32,
-    background: Rows | None = None,
+    background: LabelledRows | None = None,
     allowed: Allowed | None = None,
     confidence: float = 0.95,
     seed: int = 0,
@@ -254,7 +254,7 @@ def train_shadows(
     y: Any,
     *,
     count: int,
-    background: Rows | None = None,
+    background: LabelledRows | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Shadows:
@@ -306,7 +306,7 @@ def _fit(signals: Floats, chosen: Bools) -> tuple[Floats, Floats]:
     count = np.maximum(chosen.sum(axis=0), 1)
     mean = np.where(chosen, signals, 0.0).sum(axis=0) / count
     squares = np.where(chosen, (signals - mean) ** 2, 0.0).sum(axis=0)
-    if chosen.sum(axis=0).min() >= ENOUGH:
+    if chosen.sum(axis=0).min() >= MIN_SHADOWS_PER_SIDE:
         variance = squares / (count - 1)
     else:
         variance = np.full(len(mean), squares.sum() / max((count - 1).sum(), 1))
@@ -355,7 +355,7 @@ def signals_of(model: Any, X: Any, y: Any) -> Floats:
         return np.nan_to_num(own - np.where(chosen, -np.inf, scores).max(axis=1), neginf=-1e6)[:, None]
     chances = np.asarray(model.predict_proba(X), dtype=float)
     own, other = np.where(chosen, chances, 0.0).sum(axis=1), np.where(chosen, 0.0, chances).sum(axis=1)
-    logit = np.log(np.maximum(own, TINY)) - np.log(np.maximum(other, TINY))
+    logit = np.log(np.maximum(own, MIN_PROBABILITY)) - np.log(np.maximum(other, MIN_PROBABILITY))
     entropy = -xlogy(chances, chances).sum(axis=1)
     return np.column_stack([logit, np.log(entropy + 1e-12)])
 

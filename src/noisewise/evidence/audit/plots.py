@@ -24,13 +24,13 @@ STYLES: dict[str, tuple[str, Any, str]] = {
     "lira": (ORANGE, "-", "likelihood ratio (LiRA)"),
     "lira_offline": (PURPLE, "--", "LiRA, offline"),
 }
-LEAST = 1e-3
+MIN_SHOWN_RATE = 1e-3
 
 
 def plot_roc(models: Mapping[str, Mapping[str, Membership]], path: Path, *, title: str = "") -> None:
     """One panel for each model: the curve of every attack on logarithmic axes, and the region a promise forbids."""
     figure, row = panels(4.6 * len(models) + 0.4, 4.9, 1, len(models), sharey=True, squeeze=False)
-    grid = np.geomspace(LEAST, 1, 200)
+    grid = np.geomspace(MIN_SHOWN_RATE, 1, 200)
     for axes, (model, results) in zip(row[0], models.items(), strict=True):
         axes.plot(grid, grid, color=PALE, linewidth=0.9, label="guessing")
         promise = next(iter(results.values())).allowed
@@ -38,12 +38,12 @@ def plot_roc(models: Mapping[str, Mapping[str, Membership]], path: Path, *, titl
             _forbidden(axes, grid, promise, "the most that is allowed")
         for attack, result in results.items():
             colour, line, label = STYLES[attack]
-            fpr = np.maximum(result.curve.fpr, LEAST / 10)
+            fpr = np.maximum(result.curve.fpr, MIN_SHOWN_RATE / 10)
             axes.step(fpr, result.curve.tpr, where="post", color=colour, linestyle=line, linewidth=1.7, label=label)
         label_axes(axes, x="false-positive rate: non-members taken for members", log="xy")
         axes.set_title(model, loc="left", fontsize=10.5)
-        axes.set_xlim(LEAST, 1)
-        axes.set_ylim(LEAST, 1)
+        axes.set_xlim(MIN_SHOWN_RATE, 1)
+        axes.set_ylim(MIN_SHOWN_RATE, 1)
     label_axes(row[0][0], y="true-positive rate: members found")
     legend_below(figure, row, 3, fontsize=9)
     if title:

@@ -104,7 +104,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Point:
+class RocPoint:
     """The true-positive rate at a small false-positive rate, and the most that is allowed there."""
 
     at: float
@@ -146,7 +146,7 @@ def roc(members: Floats, non_members: Floats) -> Curve:
 
 def point(
     members: Floats, non_members: Floats, at: float, *, allowed: Allowed | None, confidence: float, tests: int
-) -> Point:
+) -> RocPoint:
     """The rates of "score above the (k+1)-th highest non-member's", k = floor(at * non-members).
 
     The true FPR of that threshold is distributed as Beta(k+1, n-k) (ties make it smaller), whose quantile is the upper
@@ -160,7 +160,7 @@ def point(
     strict = 1 - (1 - confidence) / tests  # two ends, one miss each
     worst = Rate.of(k, len(non_members), strict).high
     least = Rate.of(hits, len(members), strict).low
-    return Point(
+    return RocPoint(
         at=at,
         fpr=Rate.of(alarms, len(non_members), confidence),
         tpr=Rate.of(hits, len(members), confidence),

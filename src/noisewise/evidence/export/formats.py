@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from importlib.util import find_spec
+from typing import Any
+
+from ...tables.fit.fitted import Fitted
+from .elsewhere import as_python
+from .plain_model import plain_model
 
 NAMES = {"json": "model.json", "onnx": "model.onnx", "sklearn": "model.py"}  # how a file is called unless it is said
 ONNX_IS_MISSING = (
@@ -17,3 +24,22 @@ def check_format(to: str) -> None:
         raise ValueError(f"--to is {to!r}; pass one of {', '.join(NAMES)}")
     if to == "onnx" and find_spec("onnx") is None:
         raise ValueError(ONNX_IS_MISSING)
+
+
+# The content of an export, by format.
+
+
+def exported(fitted: Fitted, to: str) -> bytes:
+    """What was fitted, as the content of a file that needs no noisewise: "json", "onnx" or "sklearn"."""
+    check_format(to)
+    model = plain_model(fitted)
+    if to == "onnx":
+        from .onnx_file import as_onnx
+
+        return as_onnx(model)
+    return as_python(model).encode() if to == "sklearn" else as_json(model)
+
+
+def as_json(model: Mapping[str, Any]) -> bytes:
+    """One line of JSON, as docs/export.md describes it."""
+    return (json.dumps(model, allow_nan=False, ensure_ascii=False, separators=(",", ":")) + "\n").encode()

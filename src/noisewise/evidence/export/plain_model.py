@@ -6,6 +6,8 @@ docs/export.md says how to read it; the two programs there, and the three format
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -14,10 +16,173 @@ import numpy as np
 from ..._version import __version__
 from ...tables.fit.fitted import Fitted
 from ...tables.fit.labels import Classes
+from ...tables.rows import Scaling
 from ...tables.schema import Column
 from ...tables.values import MISSING_WORDS, key
-from ...trusted.features.scale import Floats
-from .terms import feature_terms, rounded, scaled_terms
+from ...trusted.features.features import Codes, Features, Floats, Hats, Product, positions
+
+# A model's first step as sums of table rows: the preparation of a row and all that follows it up to the first bend.
+#
+# A term has no axis, one or two, each a column. A number is placed among the rows of the table by points and places, linear
+# between them; a category has the place of its value. The last row along an axis is for what is missing. A part of what is
+# declared here (bounds, scales, categories, what stands for a missing value) is thereby plain numbers.
+
+
+TABLE_DIGITS = 10  # of the numbers in a table: single precision has 8
+
+
+@dataclass(frozen=True, eq=False)
+class TableAxis:
+    """Where the cells of a column lie along a table; ``points`` of a number, none of a category."""
+
+    column: int
+    places: Floats
+    points: Floats | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, for JSON."""
+        if self.points is None:
+            return {"column": self.column, "places": [int(place) for place in self.places]}
+        return {"column": self.column, "points": self.points.tolist(), "places": self.places.tolist()}
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """A table with a dimension for each axis and one more, over what is summed."""
+
+    axes: tuple[TableAxis, ...]
+    table: Floats
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, for JSON."""
+        return {"axes": [axis.to_dict() for axis in self.axes], "table": rounded(self.table)}
+
+
+def rounded(numbers: Floats) -> Any:
+    """Lists of the numbers, with as many digits as matter."""
+    digits = np.array([float(f"{number:.{TABLE_DIGITS}g}") for number in np.ravel(numbers)])
+    return digits.reshape(np.shape(numbers)).tolist()
+
+
+def scaled_terms(
+    columns: Sequence[Column | None], scaling: Scaling, weights: Floats
+) -> tuple[list[Term], Floats | None]:
+    """Sums of the scaled entries of a row times weights, a row of them for each sum, the intercept last.
+
+    Where rows are divided by their own length, each table row ends with the entry itself, whose square counts towards that
+    length; elsewhere the division is in the tables, and what the intercept adds is returned. None for a column: a number
+    of an array.
+    """
+    divided, at, terms = 1.0 if scaling.unit_rows else float(np.sqrt(scaling.features)), 0, []
+    for place, column in enumerate(columns):
+        width = 1 if column is None or column.kind == "number" else len(column.categories)
+        here = slice(at, at + width)
+        made = _category if column is not None and column.kind == "category" else _number
+        axis, entries, table = made(place, column, scaling, here, weights[:, here])
+        terms.append(Term((axis,), _with_length(table / divided, entries, scaling.unit_rows)))
+        at += width
+    if not scaling.unit_rows:
+        return terms, weights[:, -1] / divided
+    return [*terms, Term((), _with_length(weights[:, -1], np.array(1.0), True))], None
+
+
+def _number(
+    place: int, column: Column | None, scaling: Scaling, here: slice, weights: Floats
+) -> tuple[TableAxis, Floats, Floats]:
+    """A number from bound to bound: its axis, its scaled entries at both and where it is missing, and their table."""
+    low, high = float(scaling.low[here][0]), float(scaling.high[here][0])
+    absent = np.nan if column is None or column.missing is None else float(column.missing)
+    rows = np.tile(scaling.low, (3, 1))
+    rows[:, here.start] = low, high, absent
+    scaled = scaling(rows)
+    entries = scaled[:, here.start] / scaled[:, -1]  # before rows were divided by their lengths
+    return TableAxis(place, np.array([0.0, 1.0]), np.array([low, high])), entries, entries[:, None] * weights.T
+
+
+def _category(
+    place: int, column: Column | None, scaling: Scaling, here: slice, weights: Floats
+) -> tuple[TableAxis, Floats, Floats]:
+    """A category, whose entry is 1 where it is the record's: the same for it."""
+    width, absent = weights.shape[1], _fill(column)
+    last = np.zeros(len(weights)) if absent is None else weights[:, absent]
+    entries = np.append(np.ones(width), 0.0 if absent is None else 1.0)
+    return TableAxis(place, np.arange(float(width))), entries, np.concatenate([weights.T, last[None]])
+
+
+def _with_length(table: Floats, own: Floats, wanted: bool) -> Floats:
+    return np.concatenate([table, np.asarray(own)[..., None]], axis=-1) if wanted else table
+
+
+def _fill(column: Column | None) -> int | None:
+    """The category that stands for a missing one, by position."""
+    if column is None or column.missing is None:
+        return None
+    return [key(value) for value in column.categories].index(key(column.missing))
+
+
+def feature_terms(columns: Sequence[Column | None], made: Features, weights: Floats) -> tuple[list[Term], Floats]:
+    """Effects of columns and of pairs, a row of weights for each sum, and what the intercept adds.
+
+    A column's fine and coarse hats become one table, over all values between which its effect is a straight line.
+    """
+    blocks = list(zip(made.blocks, made.spans, strict=True))
+    alone = [(block, weights[:, span]) for block, span in blocks if not isinstance(block, Product)]
+    terms = [
+        _effect([part for part in alone if part[0].column == place], columns[place])
+        for place in sorted({block.column for block, _ in alone})
+    ]
+    pairs = [_pair(block, columns, weights[:, span]) for block, span in blocks if isinstance(block, Product)]
+    return [*terms, *pairs], weights[:, -1]
+
+
+def _effect(parts: Sequence[tuple[Hats | Codes, Floats]], column: Column | None) -> Term:
+    hats = [block for block, _ in parts if isinstance(block, Hats)]
+    if not hats:
+        block, values = parts[0]
+        return Term((_axis(block),), _rows(block, column) @ values.T)
+    bends = np.concatenate([np.asarray(ends) for block in hats for ends in (block.points, block.knot_values())])
+    points = np.unique(bends)
+    table = sum(
+        np.concatenate([_hats(block, points), _missing(block, column)[None]]) @ values.T
+        for block, values in parts
+        if isinstance(block, Hats)
+    )
+    return Term((TableAxis(hats[0].column, np.arange(len(points), dtype=np.float64), points),), np.asarray(table))
+
+
+def _pair(block: Product, columns: Sequence[Column | None], weights: Floats) -> Term:
+    sides = [_rows(side, columns[side.column]) for side in (block.first, block.second)]
+    cells = weights.reshape(len(weights), block.first.width, block.second.width)
+    return Term((_axis(block.first), _axis(block.second)), np.einsum("ai,bj,kij->abk", *sides, cells))
+
+
+def _axis(side: Hats | Codes) -> TableAxis:
+    if isinstance(side, Codes):
+        return TableAxis(side.column, np.asarray(side.groups, dtype=np.float64))
+    return TableAxis(side.column, np.asarray(side.ranks) * (side.knots - 1), np.asarray(side.points))
+
+
+def _rows(side: Hats | Codes, column: Column | None) -> Floats:
+    """The coordinates of each row of a side's table: one each, and what stands for a missing value last."""
+    return np.concatenate([np.eye(side.width)[:-1], _missing(side, column)[None]])
+
+
+def _missing(side: Hats | Codes, column: Column | None) -> Floats:
+    if column is None or column.missing is None:
+        return np.eye(side.width)[-1]
+    if isinstance(side, Codes):
+        absent = _fill(column)
+        assert absent is not None
+        return np.eye(side.width)[side.groups[absent]]
+    return _hats(side, np.array([float(column.missing)]))[0]
+
+
+def _hats(side: Hats, values: Floats) -> Floats:
+    """The coordinates of numbers, in double precision."""
+    place = positions(values, np.asarray(side.points), np.asarray(side.ranks)) * (side.knots - 1)
+    known = np.maximum(1 - np.abs(place[:, None] - np.arange(side.knots)), 0.0)
+    return np.concatenate([known, np.zeros((len(values), 1))], axis=1)
+
 
 FORMAT = "noisewise-export/1"
 KNOWN = {1: "logistic", 2: "softmax"}

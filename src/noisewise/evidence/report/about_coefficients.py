@@ -9,11 +9,11 @@ from typing import Any
 
 from . import sentences as words
 from .charts import Interval, interval_chart
-from .markup import Markup, Part, Section, charts, figure, join, name_of, section, table, tag
+from .markup import Markup, Section, SectionPart, charts, figure, join, name_of, section, table, tag
 from .run_folder import RunFolder
 from .sentences import number
 
-SHOWN = 20  # rows of one chart
+MAX_SHOWN_ROWS = 20  # of one chart
 EACH, CLASSES = 5, 12  # rows for each of so many classes
 Z = 1.96  # 95 % of a normal distribution
 MUCH = 1.5  # times the width that clear effects need
@@ -21,7 +21,7 @@ INTERCEPT = "(intercept)"
 
 
 @dataclass(frozen=True)
-class Effect:
+class ScoreEffect:
     """What a column does to the score of ``output``, over its declared bounds where these are known."""
 
     name: str
@@ -55,7 +55,7 @@ def coefficients(folder: RunFolder) -> Section | None:
     return section("found", "What it found", lead, _all(rows, outputs), cards={"each": "Each column"})
 
 
-def _found(rows: Sequence[Mapping[str, Any]], natural: Mapping[str, tuple[str, float]] | None) -> list[Effect]:
+def _found(rows: Sequence[Mapping[str, Any]], natural: Mapping[str, tuple[str, float]] | None) -> list[ScoreEffect]:
     """Clear effects, the largest first, then those that may be noise."""
     found = [_effect(row, natural) for row in rows if natural is None or row["feature"] != INTERCEPT]
     return sorted(found, key=lambda one: (one.unclear, -abs(one.value)))
@@ -99,10 +99,10 @@ def _bounded(name: str, low: float, high: float) -> str:
     return f"{name}, {' to '.join(number(int(end) if end == int(end) else end) for end in (low, high))}"
 
 
-def _effect(row: Mapping[str, Any], natural: Mapping[str, tuple[str, float]] | None) -> Effect:
+def _effect(row: Mapping[str, Any], natural: Mapping[str, tuple[str, float]] | None) -> ScoreEffect:
     name, span = (row["feature"], 1.0) if natural is None else natural[row["feature"]]
     error = _error(row)
-    return Effect(name, row["output"], span * row["value"], None if error is None else Z * span * error)
+    return ScoreEffect(name, row["output"], span * row["value"], None if error is None else Z * span * error)
 
 
 def _what(folder: RunFolder, outputs: Sequence[str | None], natural: bool) -> Markup:
@@ -122,7 +122,7 @@ def _what(folder: RunFolder, outputs: Sequence[str | None], natural: bool) -> Ma
                 f"the others stay as they are.{rest}")  # fmt: skip
 
 
-def _advice(found: Sequence[Effect]) -> str:
+def _advice(found: Sequence[ScoreEffect]) -> str:
     if all(one.reach is None for one in found):
         return "How much noise is on each coefficient is not known for this method: do not read small ones as effects."
     unclear = sum(one.unclear for one in found)
@@ -134,14 +134,14 @@ def _advice(found: Sequence[Effect]) -> str:
 
 
 def _pictures(
-    found: Sequence[Effect], outputs: Sequence[str | None], natural: Mapping[str, Any] | None
+    found: Sequence[ScoreEffect], outputs: Sequence[str | None], natural: Mapping[str, Any] | None
 ) -> list[Markup | None]:
     """One chart, or one for each class."""
     label = "coefficient of the scaled feature" if natural is None else "change from the lower to the upper bound"
     if len(outputs) == 1:
-        shown = f"{SHOWN} of {len(found):,}" if len(found) > SHOWN else "Each column"
+        shown = f"{MAX_SHOWN_ROWS} of {len(found):,}" if len(found) > MAX_SHOWN_ROWS else "Each column"
         title = f"{shown}, the clear ones first"
-        return [charts(_picture("coefficients", title, found[:SHOWN], label, "each"))]
+        return [charts(_picture("coefficients", title, found[:MAX_SHOWN_ROWS], label, "each"))]
     cards = [
         _picture(f"coefficients-{k}", join("For ", name_of(words.shorten(output, 40))), own[:EACH], label)
         for k, output in enumerate(outputs[:CLASSES])
@@ -152,7 +152,7 @@ def _pictures(
     return [told, charts(*cards, kind="pictures")]
 
 
-def _picture(key: str, title: Any, found: Sequence[Effect], label: str, card: str | None = None) -> Markup | None:
+def _picture(key: str, title: Any, found: Sequence[ScoreEffect], label: str, card: str | None = None) -> Markup | None:
     rows = [one.row() for one in found]
     told = "; ".join(f"{row.name}: {row.text}{' (spans zero)' if row.faint else ''}" for row in rows)
     limits = _limits(found)
@@ -163,7 +163,7 @@ def _picture(key: str, title: Any, found: Sequence[Effect], label: str, card: st
     return figure(title, chart, caption, key=card)
 
 
-def _limits(found: Sequence[Effect]) -> tuple[float, float] | None:
+def _limits(found: Sequence[ScoreEffect]) -> tuple[float, float] | None:
     """What the clear ones need, where the others would take much more."""
     ends = [
         [end for one in group for end in (one.value - (one.reach or 0.0), one.value + (one.reach or 0.0), 0.0)]
@@ -176,7 +176,7 @@ def _limits(found: Sequence[Effect]) -> tuple[float, float] | None:
     return (low - room, high + room) if most - least > MUCH * (high - low) else None
 
 
-def _all(rows: Sequence[Mapping[str, Any]], outputs: Sequence[str | None]) -> Part:
+def _all(rows: Sequence[Mapping[str, Any]], outputs: Sequence[str | None]) -> SectionPart:
     several = len(outputs) > 1
     lines = []
     for row in rows:
@@ -190,7 +190,7 @@ def _all(rows: Sequence[Mapping[str, Any]], outputs: Sequence[str | None]) -> Pa
         heads.insert(0, "class")
     first = len(heads) - 4
     body = table(heads, lines, numeric=(first, first + 1, first + 2), wide=True)
-    return Part("all-coefficients", f"All {len(rows):,} coefficients", body, folded=True, printed=False)
+    return SectionPart("all-coefficients", f"All {len(rows):,} coefficients", body, folded=True, printed=False)
 
 
 def _error(row: Mapping[str, Any]) -> float | None:

@@ -13,19 +13,19 @@ from ...tables.fit.fitted import Fitted
 from . import sentences as words
 from .about_coefficients import coefficients
 from .charts import Interval, Series, interval_chart, line_chart
-from .markup import Markup, Part, Section, charts, figure, join, name_of, section, table, tag
+from .markup import Markup, Section, SectionPart, charts, figure, join, name_of, section, table, tag
 from .run_folder import RunFolder
 from .sentences import number
 
-SHOWN = 12  # pictures that are not folded
-CATEGORIES = 6  # of a column that has many: the clearest
-PAIRS = 6
+MAX_OPEN_PICTURES = 12  # the others are folded
+MAX_SHOWN_CATEGORIES = 6  # of a column that has many: the clearest
+MAX_SHOWN_PAIRS = 6
 Z = 1.96  # 95 % of a normal distribution
-SELDOM = 0.02  # of the records; a column with fewer missing values is drawn without them
-WIDEST_BAND = 2.5  # times the usual one; wider ones are cut
-LETTERS = 40  # of a label above a chart
+MIN_DRAWN_MISSING_SHARE = 0.02  # of the records; a column with fewer missing values is drawn without them
+MAX_BAND_FACTOR = 2.5  # times the usual one; wider ones are cut
+MAX_LABEL_LETTERS = 40  # of a label above a chart
 CARDS = {"strong": "How strong each column is", "pairs": "Strongest pairs"}
-FLAT = 1e-9  # effects so small are none
+MAX_FLAT_EFFECT = 1e-9
 
 
 def found(folder: RunFolder) -> Section:
@@ -50,11 +50,11 @@ def _hidden(folder: RunFolder) -> str:
 def _effects(fitted: Fitted, found: Effects) -> Section:
     """How strong each column is, pictures of the strongest, the others folded, and pairs."""
     ranked = sorted(found.columns, key=lambda column: -column.strength)
-    moving = [column for column in ranked if float(np.abs(column.effect).max(initial=0.0)) > FLAT]
+    moving = [column for column in ranked if float(np.abs(column.effect).max(initial=0.0)) > MAX_FLAT_EFFECT]
     still = [column.feature for column in ranked if column not in moving]
     pictures = [_picture(key, column, found, fitted) for key, column in enumerate(moving)]
     drawn = [picture for picture in pictures if picture is not None]
-    more = drawn[SHOWN:]
+    more = drawn[MAX_OPEN_PICTURES:]
     lead = join(
         *_words(fitted),
         tag("p", "The model makes no difference by ", *_names(still), ".") if still else None,
@@ -62,26 +62,29 @@ def _effects(fitted: Fitted, found: Effects) -> Section:
     )
     each = rest = None
     if drawn:
-        each = Part("columns", "Each column, the strongest first", join(charts(*drawn[:SHOWN], kind="pictures")))
+        each = SectionPart(
+            "columns", "Each column, the strongest first", join(charts(*drawn[:MAX_OPEN_PICTURES], kind="pictures"))
+        )
     if more:
         shown = join(charts(*more, kind="pictures"))
-        rest = Part("weaker", f"{len(more):,} weaker columns", shown, folded=True, printed=False)
+        rest = SectionPart("weaker", f"{len(more):,} weaker columns", shown, folded=True, printed=False)
     return section("found", "What it found", lead, each, rest, cards=CARDS)
 
 
 def _names(names: Sequence[str]) -> list[Any]:
     listed = [
-        join(", " if place else "", name_of(words.shorten(name, LETTERS))) for place, name in enumerate(names[:SHOWN])
+        join(", " if place else "", name_of(words.shorten(name, MAX_LABEL_LETTERS)))
+        for place, name in enumerate(names[:MAX_OPEN_PICTURES])
     ]
-    return [*listed, f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else None]
+    return [*listed, f" and {len(names) - MAX_OPEN_PICTURES:,} more" if len(names) > MAX_OPEN_PICTURES else None]
 
 
 def _overview(ranked: Sequence[Effect]) -> Markup | None:
     """How strong each column is, in one picture."""
-    first = ranked[:SHOWN]
+    first = ranked[:MAX_OPEN_PICTURES]
     rows = [Interval(one.feature, one.strength, text=number(one.strength, 2), solid=True) for one in first]
     chart = interval_chart("strength", rows, title=CARDS["strong"], x_label="typical effect", zero=True)
-    some = f"The {SHOWN} strongest of {len(ranked):,}. " if len(ranked) > SHOWN else ""
+    some = f"The {MAX_OPEN_PICTURES} strongest of {len(ranked):,}. " if len(ranked) > MAX_OPEN_PICTURES else ""
     told = f"{some}Typical effect: its standard deviation over the records."
     return figure(CARDS["strong"], chart, told, key="strong")
 
@@ -116,7 +119,7 @@ def _picture(key: int, column: Effect, found: Effects, fitted: Fitted) -> Markup
     """A line with its band, or categories with their bars, of the output that the column moves most."""
     k = int(np.argmax(column.effect.std(axis=1)))
     of = None if found.outputs is None else found.outputs[k]
-    heading = name_of(words.shorten(column.feature, LETTERS))
+    heading = name_of(words.shorten(column.feature, MAX_LABEL_LETTERS))
     draw = _line if column.number else _bars
     chart, caption = draw(f"effect-{key}", column, k, _label(fitted, of))
     text = " ".join((*caption, *_missing(column, k)))
@@ -125,8 +128,8 @@ def _picture(key: int, column: Effect, found: Effects, fitted: Fitted) -> Markup
 
 def _label(fitted: Fitted, of: str | None) -> str:
     if fitted.outputs is None:
-        return words.shorten(f"change of {fitted.target}", LETTERS)
-    return words.shorten(f"change of the score for {of or fitted.outputs[0]}", LETTERS)
+        return words.shorten(f"change of {fitted.target}", MAX_LABEL_LETTERS)
+    return words.shorten(f"change of the score for {of or fitted.outputs[0]}", MAX_LABEL_LETTERS)
 
 
 def _line(key: str, column: Effect, k: int, label: str) -> tuple[Markup | None, list[str]]:
@@ -139,7 +142,7 @@ def _line(key: str, column: Effect, k: int, label: str) -> tuple[Markup | None, 
         scale = " to ".join(number(int(end) if end.is_integer() else end) for end in declared)
         caption.append(f"Drawn where nearly all records are; its scale goes from {scale}.")
     reach = np.zeros(len(values)) if course.std is None else Z * course.std[k]
-    room = np.minimum(reach, WIDEST_BAND * float(np.median(reach)))
+    room = np.minimum(reach, MAX_BAND_FACTOR * float(np.median(reach)))
     ends = float((effect - room).min()), float((effect + room).max())
     line = Series(
         column.feature,
@@ -166,7 +169,7 @@ def _bars(key: str, column: Effect, k: int, label: str) -> tuple[Markup | None, 
     several = len(column.values) - 1
     reach = None if column.std is None else Z * column.std[k]
     clear = np.abs(column.effect[k, :-1]) / (1.0 if reach is None else np.maximum(reach[:-1], 1e-300))
-    best = np.argsort(-clear, kind="stable")[:CATEGORIES]
+    best = np.argsort(-clear, kind="stable")[:MAX_SHOWN_CATEGORIES]
     rows = []
     for i in sorted(best.tolist(), key=lambda i: -column.effect[k, i]):
         value, half = float(column.effect[k, i]), 0.0 if reach is None else float(reach[i])
@@ -180,7 +183,7 @@ def _bars(key: str, column: Effect, k: int, label: str) -> tuple[Markup | None, 
 
 def _missing(column: Effect, k: int) -> list[str]:
     """What a missing value does, where there are some."""
-    if column.missing < SELDOM:
+    if column.missing < MIN_DRAWN_MISSING_SHARE:
         return []
     reach = 0.0 if column.std is None else Z * float(column.std[k, -1])
     return [f"Missing ({words.percent(column.missing)}): {_plus_minus(float(column.effect[k, -1]), reach)}."]
@@ -195,12 +198,12 @@ def _pairs(pairs: tuple[Pair, ...], fitted: Fitted) -> Markup | None:
         return None
     lines = [
         (join(name_of(pair.first), " and ", name_of(pair.second)), number(pair.strength, 3), number(pair.noise, 3))
-        for pair in pairs[:PAIRS]
+        for pair in pairs[:MAX_SHOWN_PAIRS]
     ]
     what = "the prediction" if fitted.classes is None else "the score"
     caption = (
         f"What two columns do together, beyond the pictures below: by how much {what} typically moves. A pair that is hardly "
-        f"stronger than noise alone would be may be noise. {min(len(pairs), PAIRS)} of {len(pairs):,} are listed."
+        f"stronger than noise alone would be may be noise. {min(len(pairs), MAX_SHOWN_PAIRS)} of {len(pairs):,} are listed."
     )
     shown = table(("columns", "strength", "noise alone"), lines, numeric=(1, 2))
     return figure(CARDS["pairs"], shown, caption, key="pairs")

@@ -9,14 +9,14 @@ from typing import Any
 
 from ..metrics import SHARES, WORDS
 from .charts import Interval, interval_chart
-from .markup import Markup, Part, charts, figure, join, name_of, table, tag
+from .markup import Markup, SectionPart, charts, figure, join, name_of, table, tag
 from .run_folder import RunFolder
 from .sentences import number, percent
 
 Z = 1.96  # 95 % of a normal distribution
 
 
-def comparison(folder: RunFolder) -> Part | None:
+def comparison(folder: RunFolder) -> SectionPart | None:
     """A row for each method, the best first, and one for a single answer for all."""
     document = folder.comparison
     if document is None:
@@ -39,7 +39,7 @@ def comparison(folder: RunFolder) -> Part | None:
     caption = "Bars are 95 % ranges of the mean over runs; hollow ones have no privacy or no model."
     without = table(("did not run", "because"), refused) if refused else None
     body = join(tag("p", told), charts(figure(title, chart, caption)), without, _others(done, metric))
-    return Part("methods", "Compared with other methods", body)
+    return SectionPart("methods", "Compared with other methods", body)
 
 
 def _row(row: Mapping[str, Any], own: str, metric: str) -> Interval:

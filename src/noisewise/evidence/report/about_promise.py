@@ -10,11 +10,11 @@ from ...statements.statement import account_text
 from ...trusted.arithmetic import sentence
 from . import sentences as words
 from .charts import SHARES_ALONG, Interval, Series, interval_chart, line_chart
-from .markup import Markup, Part, Section, charts, figure, join, latest_first, listed, section, tag
+from .markup import Markup, Section, SectionPart, charts, figure, join, latest_first, listed, section, tag
 from .run_folder import RunFolder
 from .sentences import number, percent
 
-LOW = 116  # pixels of a chart beside a few rows
+LOW_CHART_PIXELS = 116  # height beside a few rows
 
 
 def promised(folder: RunFolder) -> Section:
@@ -105,12 +105,12 @@ def _trade_off(epsilon: float, delta: float) -> Markup | None:
     text = f"With 10 % of wrong suspicions, {words.limited(words.hits(0.1, epsilon, delta))} of the right ones."
     chart = line_chart(
         "trade-off", lines, title="The same limit for suspicions", description=text, x_label="wrongly suspected",
-        y_label="rightly suspected, at most", height=LOW, **SHARES_ALONG,
+        y_label="rightly suspected, at most", height=LOW_CHART_PIXELS, **SHARES_ALONG,
     )  # fmt: skip
     return figure("The same limit for suspicions", chart, text)
 
 
-def _covered(folder: RunFolder, promise: Mapping[str, Any]) -> Part:
+def _covered(folder: RunFolder, promise: Mapping[str, Any]) -> SectionPart:
     statement, before = folder.statement, folder.statement["preparation"]
     bought = None
     if before is not None:
@@ -131,7 +131,7 @@ def _covered(folder: RunFolder, promise: Mapping[str, Any]) -> Part:
         tag("p", f"This is a {account_text(statement['account'])}.") if "account" in statement else None,
         tag("p", f"Arithmetic: {sentence(statement['arithmetic'])}.") if "arithmetic" in statement else None,
     )
-    return Part("covered", "What it covers", body)
+    return SectionPart("covered", "What it covers", body)
 
 
 def refutes(audit: Mapping[str, Any]) -> bool:
@@ -142,7 +142,7 @@ def refutes(audit: Mapping[str, Any]) -> bool:
     return (above and not unconfirmed) or audit.get("violation") is True or audit.get("violates") is True
 
 
-def _audits(folder: RunFolder) -> Part | None:
+def _audits(folder: RunFolder) -> SectionPart | None:
     """Attacks that tried to find out more than was promised."""
     if not folder.audits:
         return None
@@ -157,4 +157,4 @@ def _audits(folder: RunFolder) -> Part | None:
         "a lower bound above the claim is a broken promise once fresh runs confirm it, one below is consistent with it."
     )
     heads = ("audit", "at least", "claimed", "confidence", "runs", "verdict")
-    return Part("audits", "Audits", join(tag("p", told), latest_first(heads, lines, (1, 2, 3, 4), "audits")))
+    return SectionPart("audits", "Audits", join(tag("p", told), latest_first(heads, lines, (1, 2, 3, 4), "audits")))

@@ -11,14 +11,14 @@ from ..metrics import SHARES, WORDS
 from . import sentences as words
 from .about_methods import comparison, measured
 from .charts import SHARES_ALONG, Interval, Series, interval_chart, line_chart
-from .markup import Markup, Part, Section, charts, figure, join, latest_first, name_of, section, table, tag
+from .markup import Markup, Section, SectionPart, charts, figure, join, latest_first, name_of, section, table, tag
 from .run_folder import RunFolder
 from .sentences import number, percent
 
-EARLIER = 4  # evaluations before the latest whose figures are shown
-MOST_CLASSES = 12  # in a table of labels and predictions
-SQUARE = 220  # pixels of a chart whose axes are alike
-NARROW = 2  # classes of one that is a card among others
+MAX_EARLIER_EVALUATIONS = 4  # before the latest, whose figures are shown
+MAX_TABLE_CLASSES = 12  # of labels and predictions
+SQUARE_CHART_PIXELS = 220  # of a chart whose axes are alike
+MAX_CARD_CLASSES = 2  # of a table that is a card among others
 EXPLAINED = {
     "balanced_accuracy": "mean over the classes",
     "roc_auc": "how well scores rank",
@@ -162,7 +162,7 @@ def _figures(place: int, row: Mapping[str, Any], *, keyed: bool = False) -> Mark
     """Cards: all figures, how far off a regression is, calibration, labels against predictions; links go to keyed ones."""
     if row.get("metrics") is None:
         return None
-    many = len((row.get("confusion") or {"classes": ()})["classes"]) > NARROW
+    many = len((row.get("confusion") or {"classes": ()})["classes"]) > MAX_CARD_CLASSES
     made = (
         ("figures", _table(row)),
         ("errors", _errors(place, row)),
@@ -248,7 +248,7 @@ def _calibration(
         description="; ".join(f"predicted {percent(x)}, observed {percent(y)}" for x, y in curve),
         x_label="predicted probability",
         y_label="observed share",
-        height=SQUARE,
+        height=SQUARE_CHART_PIXELS,
         **SHARES_ALONG,
     )
     classes = [] if confusion is None else confusion["classes"]
@@ -258,7 +258,7 @@ def _calibration(
 
 
 def _confusion(confusion: Mapping[str, Any] | None) -> Card | None:
-    if confusion is None or len(confusion["classes"]) > MOST_CLASSES:
+    if confusion is None or len(confusion["classes"]) > MAX_TABLE_CLASSES:
         return None
     classes, counts = confusion["classes"], confusion["counts"]
     corner = tag("th", tag("span", "label", class_="small"), scope="col")
@@ -280,7 +280,7 @@ def _shaded(counts: Sequence[float]) -> list[Markup]:
     return [tag("td", number(count), class_=f"number heat{level}") for count, level in zip(counts, levels, strict=True)]
 
 
-def _evaluations(folder: RunFolder, shown: Mapping[str, Any]) -> Part | None:
+def _evaluations(folder: RunFolder, shown: Mapping[str, Any]) -> SectionPart | None:
     """All evaluations when there are several, with the figures of a few earlier ones."""
     rows = folder.evaluations
     if len(rows) < 2:
@@ -293,11 +293,13 @@ def _evaluations(folder: RunFolder, shown: Mapping[str, Any]) -> Part | None:
         lines.append((name_of(row["file"]), value, span, price, words.when(row["when"])))
     earlier = [(i, row) for i, row in enumerate(rows) if row.get("metrics") is not None and row is not shown]
     older = []
-    for place, row in earlier[: -EARLIER - 1 : -1]:
+    for place, row in earlier[: -MAX_EARLIER_EVALUATIONS - 1 : -1]:
         said = tag("summary", "Figures of ", name_of(row["file"]), f", {row['rows']} rows, evaluation {place + 1}")
         older.append(tag("details", said, _figures(place, row), class_="unprinted"))
     heads = ("rows", "value", "95 % range", "price", "when")
-    return Part("evaluations", "All evaluations", join(latest_first(heads, lines, (1, 2), "evaluations"), *older))
+    return SectionPart(
+        "evaluations", "All evaluations", join(latest_first(heads, lines, (1, 2), "evaluations"), *older)
+    )
 
 
 def _cost(row: Mapping[str, Any]) -> str:

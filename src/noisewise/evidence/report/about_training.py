@@ -5,21 +5,108 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from ...asking import Gradient
-from ...methods.preparation.parts import cost
+from ...methods.preparation.choices import cost
 from ...statements.statement import text as statement_text
 from ...tables.fit.auto import choice_of_run, why
 from . import sentences as words
-from .about_steps import noise_and_clip
-from .charts import Series, line_chart
-from .markup import Markup, Part, Section, charts, figure, join, listed, name_of, section, table, tag
+from .charts import Point, Series, finite, line_chart
+from .markup import Markup, Section, SectionPart, charts, figure, join, listed, name_of, section, table, tag
 from .run_folder import RunFolder
 from .sentences import number, percent
 
-COLUMNS = 128  # of a table that are listed
-CATEGORIES = 8  # of a column that are listed
+# Noise, clip and the noised gradient at each step: a sentence where they hardly change, a chart where they do.
+
+
+OWN_COORDINATES = ("public_subspace", "adaptive_clip")  # noise that is not the same on every parameter
+LEVELS = 3  # values one after another that a sentence can tell
+
+
+def noise_and_clip(folder: RunFolder) -> SectionPart | None:
+    """Noise and clip of every gradient, and the norm of the noised gradient."""
+    rows = [row for row in folder.trace if row["question"] == Gradient.name]
+    told: list[str] = []
+    cards: list[Markup | None] = []
+    for key, title, field, what in (
+        ("noise", "Noise on each coordinate", "noise_std", "standard deviation of the noise on the mean gradient"),
+        ("clip", "Clip norm", "clip", "norm to which each record's gradient is shortened"),
+    ):
+        points = finite((i, row[field]) for i, row in enumerate(rows, 1))
+        if (text := _levels(points)) is not None:
+            told.append(f"{title}: {text} ({what}).")
+        elif points:
+            cards.append(_over_steps(key, title, points, what))
+    cards.append(_gradient_norm(folder))
+    if not told and not any(cards):
+        return None
+    body = join(*(tag("p", one) for one in told), charts(*cards))
+    return SectionPart("noise", "Noise, clip and gradients at each step", body, folded=True)
+
+
+def _levels(points: Sequence[Point]) -> str | None:
+    """A curve that keeps to a few values, as a sentence; None for another.
+
+    >>> _levels([(1, 0.5), (2, 0.5)]), _levels([(1, 2.0), (2, 1.0), (3, 1.0)]), _levels([(i, float(i)) for i in range(9)])
+    ('0.5 at each of 2 steps', '2 at step 1, 1 at steps 2 to 3', None)
+    """
+    runs = [
+        (value, [step for step, _ in group]) for value, group in groupby(points, key=lambda point: f"{point[1]:.6g}")
+    ]
+    if len(runs) == 1:
+        return f"{number(float(runs[0][0]))} at each of {len(points):,} steps"
+    if not points or len(runs) > LEVELS:
+        return None
+    return ", ".join(
+        f"{number(float(value))} at step{f' {steps[0]:,.0f}' if len(steps) == 1 else f's {steps[0]:,.0f} to {steps[-1]:,.0f}'}"
+        for value, steps in runs
+    )
+
+
+def _over_steps(key: str, title: str, points: Sequence[Point], what: str) -> Markup | None:
+    values = [y for _, y in points]
+    low, high = min(values), max(values)
+    text = (
+        f"{what[0].upper()}{what[1:]}: {number(values[0])} at the first of {len(values):,} steps, {number(values[-1])} at the "
+        f"last, between {number(low)} and {number(high)}."
+    )
+    lines, log = [Series(title, points)], low > 0 and high > 30 * low
+    chart = line_chart(key, lines, title=title, description=text, x_label="step", y_label=title, log=log)
+    return figure(title, chart, text)
+
+
+def _gradient_norm(folder: RunFolder) -> Markup | None:
+    """The norm of each released gradient beside what noise alone would give."""
+    rows = [row for row in folder.trace if row["question"] == Gradient.name]
+    norm = finite((i, row["norm"]) for i, row in enumerate(rows, 1))
+    if not norm:
+        return None
+    parameters = folder.run["model"]["parameters"]
+    known = folder.statement["method"]["name"] not in OWN_COORDINATES
+    root = math.sqrt(max(parameters, 1))
+    level = finite((i, row["noise_std"] * root) for i, row in enumerate(rows, 1)) if known else []
+    text = f"{number(norm[0][1])} at the first of {len(norm):,} steps, {number(norm[-1][1])} at the last."
+    levels = dict(level)
+    ratios = [y / levels[x] for x, y in norm if levels.get(x)]
+    if ratios:
+        tail = ratios[-max(1, len(ratios) // 4) :]
+        text += (
+            f" Against pure noise: {number(ratios[0], 3)} times its level at the first step, "
+            f"{number(math.fsum(tail) / len(tail), 3)} times over the last quarter of the steps. Dashed is what noise alone would "
+            f"give, its standard deviation times the root of {parameters:,} parameters: where the line keeps to it, there was "
+            "little left to learn that the noise did not hide."
+        )
+    lines = [Series("noised gradient", norm), Series("pure noise", level, "dashed", 2)]
+    lengths = [y for _, y in norm]
+    log, title = min(lengths) > 0 and max(lengths) > 10 * min(lengths), "Norm of the noised gradient"
+    chart = line_chart("norm", lines, title=title, description=text, x_label="step", y_label="norm", log=log)
+    return figure(title, chart, text)
+
+
+MAX_LISTED_COLUMNS = 128  # of a table
+MAX_LISTED_CATEGORIES = 8  # of a column
 ELSEWHERE = (  # settings that the page tells in other words
     *("method", "model", "loss", "epsilon", "delta", "adjacency", "classes"),
     *("steps", "max_grad_norm", "chosen_by", "size_is_public"),
@@ -42,14 +129,16 @@ def done(folder: RunFolder) -> Section:
         "how",
         "How it was done",
         lead,
-        Part("settings", "Settings that were used", _settings(folder), folded=True),
-        None if choice is None else Part("chosen", "How the model was chosen", tag("p", why(choice)), folded=True),
+        SectionPart("settings", "Settings that were used", _settings(folder), folded=True),
+        None
+        if choice is None
+        else SectionPart("chosen", "How the model was chosen", tag("p", why(choice)), folded=True),
         _columns(folder),
         _prepared(folder),
         _spent(folder),
         noise_and_clip(folder),
-        Part("words", "The statement in words", in_words, folded=True, printed=False),
-        Part("json", "The statement as JSON", as_json, folded=True, printed=False),
+        SectionPart("words", "The statement in words", in_words, folded=True, printed=False),
+        SectionPart("json", "The statement as JSON", as_json, folded=True, printed=False),
     )
 
 
@@ -160,7 +249,7 @@ def _plain(value: Any) -> str:
     return number(value) if isinstance(value, int | float | str) else json.dumps(value, ensure_ascii=False)
 
 
-def _columns(folder: RunFolder) -> Part | None:
+def _columns(folder: RunFolder) -> SectionPart | None:
     """Columns as they were declared."""
     prepared = folder.run["preprocessing"]
     schema = prepared.get("schema")
@@ -172,10 +261,14 @@ def _columns(folder: RunFolder) -> Part | None:
         lines = [(name_of(name), "number", f"{number(low)} to {number(high)}") for name, low, high in ends]
     else:
         return None
-    more = f"{len(lines) - COLUMNS:,} more are in run.json of the folder." if len(lines) > COLUMNS else None
+    more = (
+        f"{len(lines) - MAX_LISTED_COLUMNS:,} more are in run.json of the folder."
+        if len(lines) > MAX_LISTED_COLUMNS
+        else None
+    )
     rest = None if more is None else tag("p", more, class_="soft")
-    body = join(table(("column", "kind", "declared"), lines[:COLUMNS]), rest)
-    return Part("declared", "Columns as they were declared", body, folded=True, printed=False)
+    body = join(table(("column", "kind", "declared"), lines[:MAX_LISTED_COLUMNS]), rest)
+    return SectionPart("declared", "Columns as they were declared", body, folded=True, printed=False)
 
 
 def _declared(column: Mapping[str, Any]) -> Any:
@@ -184,8 +277,12 @@ def _declared(column: Mapping[str, Any]) -> Any:
         told.append(f"{number(column['low'])} to {number(column['high'])}")
     categories = column.get("categories") or []
     if categories:
-        rest = f" and {len(categories) - CATEGORIES:,} more" if len(categories) > CATEGORIES else None
-        told.append(join(*_together(categories[:CATEGORIES]), rest))
+        rest = (
+            f" and {len(categories) - MAX_LISTED_CATEGORIES:,} more"
+            if len(categories) > MAX_LISTED_CATEGORIES
+            else None
+        )
+        told.append(join(*_together(categories[:MAX_LISTED_CATEGORIES]), rest))
     told += [
         f"{key} {_plain(value)}"
         for key, value in column.items()
@@ -194,7 +291,7 @@ def _declared(column: Mapping[str, Any]) -> Any:
     return join(*(join("; " if place else "", part) for place, part in enumerate(told))) or "-"
 
 
-def _prepared(folder: RunFolder) -> Part | None:
+def _prepared(folder: RunFolder) -> SectionPart | None:
     """What turned declared columns into rows, and what each part of it cost; older statements do not say."""
     parts = folder.statement.get("prepared")
     if not parts:
@@ -206,7 +303,7 @@ def _prepared(folder: RunFolder) -> Part | None:
         "declared, public or already released, or was paid for by questions that the promise covers."
     )
     body = join(tag("p", told), table(("part", "what", "cost"), lines, wide=True))
-    return Part("prepared", "What was prepared", body, folded=True, printed=False)
+    return SectionPart("prepared", "What was prepared", body, folded=True, printed=False)
 
 
 def _cost(part: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
@@ -215,7 +312,7 @@ def _cost(part: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
     return cost(part)
 
 
-def _spent(folder: RunFolder) -> Part | None:
+def _spent(folder: RunFolder) -> SectionPart | None:
     """What was asked for which share of the budget, and its course if that is not even."""
     rows = folder.trace
     if not rows:
@@ -243,7 +340,7 @@ def _spent(folder: RunFolder) -> Part | None:
         tag("p", f"Every question about the records was paid for before it was answered. {text}{even}{how}"),
         charts(_questions(rows), figure("Budget spent", chart)),
     )
-    return Part("spent", "How the budget was spent", body, folded=True)
+    return SectionPart("spent", "How the budget was spent", body, folded=True)
 
 
 def _share(spent: float) -> str:

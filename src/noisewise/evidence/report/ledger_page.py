@@ -8,20 +8,19 @@ from itertools import accumulate
 
 from ..._version import __version__
 from ...accounts.account import rounded_down
-from ...accounts.ledger.ledger import State
-from ...accounts.ledger.lines import Line
+from ...accounts.ledger.ledger import AccountState
+from ...accounts.ledger.lines import AccountLine
 from ...accounts.store import Amount
 from . import sentences as words
 from .charts import Interval, Series, interval_chart, line_chart
-from .document import document
-from .markup import Markup, charts, figure, join, name_of, table, tag
+from .markup import Markup, charts, document, figure, join, name_of, table, tag
 
-Account = tuple[State, Sequence[Line]]
+ShownAccount = tuple[AccountState, Sequence[AccountLine]]
 NAMES = {"spent": "spent", "reserved": "reserved", "left": "left"}
 CURRENCIES = {"gdp": "Gaussian DP", "zcdp": "zero-concentrated DP", "rdp": "Rényi DP"}
 
 
-def ledger_page(accounts: Iterable[Account]) -> str:
+def ledger_page(accounts: Iterable[ShownAccount]) -> str:
     """One HTML document about these accounts. Where the ledger lies is not said: the page may go to others."""
     shown = list(accounts)
     now = words.when(datetime.now(UTC).isoformat(timespec="seconds"))
@@ -31,7 +30,7 @@ def ledger_page(accounts: Iterable[Account]) -> str:
     return document(title, tag("main", head, *(_account(one, len(shown) > 1) for one in shown), footer))
 
 
-def _account(account: Account, several: bool) -> Markup:
+def _account(account: ShownAccount, several: bool) -> Markup:
     state, lines = account
     return tag(
         "section",
@@ -43,7 +42,7 @@ def _account(account: Account, several: bool) -> Markup:
     )
 
 
-def _tiles(state: State) -> Markup:
+def _tiles(state: AccountState) -> Markup:
     left, fits = _share(state, state.left), ("nothing", "no further run")
     if (most := state.fits) is not None:
         at_most = join("at most, at δ = ", words.budget(float(most.delta)), ", for one run")
@@ -60,7 +59,7 @@ def _tiles(state: State) -> Markup:
     return tag("div", *drawn, class_="tiles")
 
 
-def _promise(state: State) -> Markup:
+def _promise(state: AccountState) -> Markup:
     whom = "a record" if state.unit == "record" else "a person with all rows"
     return join(
         "All that these runs release together, whatever they are and in whatever order, is (",
@@ -69,7 +68,7 @@ def _promise(state: State) -> Markup:
     )  # fmt: skip
 
 
-def _standing(state: State) -> Markup | None:
+def _standing(state: AccountState) -> Markup | None:
     parts = [(name, _share(state, getattr(state, name))) for name in NAMES]
     rows = [
         Interval(NAMES[name], share, text=words.percent(share), solid=True, faint=name == "left")
@@ -89,7 +88,7 @@ def _standing(state: State) -> Markup | None:
     return figure("What was granted", chart, f"{caption}.")
 
 
-def _course(state: State, lines: Sequence[Line]) -> Markup | None:
+def _course(state: AccountState, lines: Sequence[AccountLine]) -> Markup | None:
     if not lines:
         return None
     taken = [0.0, *accumulate(line.share for line in lines)]
@@ -107,7 +106,7 @@ def _course(state: State, lines: Sequence[Line]) -> Markup | None:
     return figure("Taken by runs, one after the other", chart, "Runs that asked nothing take nothing.")
 
 
-def _runs(lines: Sequence[Line]) -> Markup:
+def _runs(lines: Sequence[AccountLine]) -> Markup:
     if not lines:
         return tag("p", "No run has taken anything yet.")
     heads = ("run", "what", "epsilon", "delta", "share", "state", "by", "when")
@@ -121,10 +120,10 @@ def _runs(lines: Sequence[Line]) -> Markup:
     return join(tag("h3", "Runs"), table(heads, rows, numeric=(0, 2, 3, 4), wide=True))
 
 
-def _share(state: State, amount: Amount) -> float:
+def _share(state: AccountState, amount: Amount) -> float:
     return amount.cost / state.granted.cost
 
 
-def _key(state: State) -> str:
+def _key(state: AccountState) -> str:
     """A name for the parts of a chart; accounts may be called anything."""
     return state.name.encode().hex()

@@ -9,11 +9,12 @@ import html
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 VOID = {"meta", "br"}
-ON_PAPER = 9  # pictures; the style sheet leaves out the others
-ROWS = 6  # of a table that grows with time
+MAX_PAPER_PICTURES = 9  # the style sheet leaves out the others
+MAX_OPEN_ROWS = 6  # of a table that grows with time
 
 
 class Markup(str):
@@ -88,7 +89,7 @@ def table(
 
 def latest_first(heads: Sequence[str], rows: Sequence[Sequence[Any]], numeric: Sequence[int], what: str) -> Markup:
     """A table of what came one after another, the latest first; all but the last few are folded."""
-    recent, earlier = rows[: -ROWS - 1 : -1], rows[: max(len(rows) - ROWS, 0)][::-1]
+    recent, earlier = rows[: -MAX_OPEN_ROWS - 1 : -1], rows[: max(len(rows) - MAX_OPEN_ROWS, 0)][::-1]
     summary = tag("summary", f"{len(earlier):,} earlier {what}")
     older = tag("details", summary, table(heads, earlier, numeric, wide=True), class_="unprinted")
     return join(table(heads, recent, numeric, wide=True), older if earlier else None)
@@ -109,9 +110,9 @@ def charts(*figures: Markup | None, kind: str | None = None) -> Markup | None:
     """
     shown = [one for one in figures if one is not None]
     cards = tag("div", *shown, class_=f"charts {kind}" if kind else "charts") if shown else None
-    if kind != "pictures" or len(shown) <= ON_PAPER:
+    if kind != "pictures" or len(shown) <= MAX_PAPER_PICTURES:
         return cards
-    words = f"The first {ON_PAPER} of {len(shown)}; the others are on the screen."
+    words = f"The first {MAX_PAPER_PICTURES} of {len(shown)}; the others are on the screen."
     return join(cards, tag("p", words, class_="soft paper"))
 
 
@@ -120,7 +121,7 @@ def listed(title: str, items: Iterable[Any]) -> Markup:
 
 
 @dataclass(frozen=True)
-class Part:
+class SectionPart:
     """A part of a section under a heading of its own; a folded one opens on a click, and not all are for paper."""
 
     key: str
@@ -143,14 +144,16 @@ class Section:
     key: str
     title: str
     lead: Markup
-    parts: tuple[Part, ...]
+    parts: tuple[SectionPart, ...]
     cards: tuple[tuple[str, str], ...] = ()  # keys and titles of what the lead shows
 
     def drawn(self) -> Markup:
         return tag("section", tag("h2", self.title, id=self.key), self.lead, *(part.drawn() for part in self.parts))
 
 
-def section(key: str, title: str, lead: Markup, *parts: Part | None, cards: Mapping[str, str] | None = None) -> Section:
+def section(
+    key: str, title: str, lead: Markup, *parts: SectionPart | None, cards: Mapping[str, str] | None = None
+) -> Section:
     """A section of the parts that there are, with links to those ``cards`` of its lead that there are."""
     there = tuple((name, words) for name, words in (cards or {}).items() if f' id="{name}"' in lead)
     return Section(key, title, lead, tuple(part for part in parts if part is not None), there)
@@ -167,3 +170,25 @@ def contents(sections: Sequence[Section]) -> Markup:
         return tag("li", link(one.key, one.title), tag("ul", *(tag("li", link(*place)) for place in inside)))
 
     return tag("nav", tag("ol", *map(entry, sections)), aria_label="Contents", class_="contents")
+
+
+# The frame of every page: one HTML document that fetches nothing and runs nothing.
+
+
+# Even if something slipped through the escaping, a browser would neither run nor fetch it.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+def document(title: str, *body: Markup | None) -> str:
+    """A whole page with our style sheet in it."""
+    style = Markup(files(__package__).joinpath("page.css").read_text(encoding="utf-8"))
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", title),
+        tag("style", style),
+    )
+    return f"<!doctype html>\n{tag('html', head, tag('body', *body), lang='en')}\n"

@@ -16,8 +16,7 @@ from .about_effects import found
 from .about_promise import promised, refutes
 from .about_quality import quality
 from .about_training import done
-from .document import document
-from .markup import Markup, contents, join, tag
+from .markup import Markup, contents, document, join, tag
 from .run_folder import RunFolder, read_run
 
 LOUD = {

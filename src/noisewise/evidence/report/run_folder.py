@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ...statements.json_shapes import SHAPE, Nullable, Optional, check_shape
 from ...statements.rules import verify_statement
+from ...statements.seal import SHAPE, Nullable, Optional, check_shape
 from ...statements.statement import Verdict
 from ...statements.verify import ROW
 from ...tables.fit.effects import Effects

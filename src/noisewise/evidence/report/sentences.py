@@ -12,7 +12,7 @@ from ...asking import KINDS
 from ...statements.statement import shown
 from ...trusted.accountants import special
 from ...trusted.accountants.gdp import mu_of
-from ...trusted.trace import LOST
+from ...trusted.units import LOST
 from .markup import clean
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -13,14 +13,14 @@ from .markup import Markup, join, name_of, tag
 from .run_folder import RunFolder
 from .sentences import at_most
 
-LETTERS = 60  # of a name in a title
-NAMED = 3  # columns of a tile
+MAX_TITLE_LETTERS = 60  # of a name
+MAX_NAMED_COLUMNS = 3  # of a tile
 
 
 def in_short(folder: RunFolder) -> str:
     """One line, for the tab of the browser and the name of a file."""
     good, counted = headline(folder), counting(folder)
-    what = f"{words.shorten(folder.run['target'], LETTERS)}{_source(folder, ' from ')}"
+    what = f"{words.shorten(folder.run['target'], MAX_TITLE_LETTERS)}{_source(folder, ' from ')}"
     quality = "quality not measured" if good is None else f"{good.name} {good.value}"
     price = "no privacy" if counted is None else f"({words.budget(counted[0])}, {words.budget(counted[1])})-DP"
     return ", ".join([what, words.day(folder.run["created"]), quality, price])
@@ -30,9 +30,12 @@ def header(folder: RunFolder) -> Markup:
     """The heading and four tiles."""
     run = folder.run
     if run["features"]:
-        heading = ["Predicting ", name_of(words.shorten(run["target"], LETTERS)), _source(folder, " from ")]
+        heading = ["Predicting ", name_of(words.shorten(run["target"], MAX_TITLE_LETTERS)), _source(folder, " from ")]
     else:
-        heading = ["A model of your own: ", name_of(words.shorten(run.get("module") or run["target"], LETTERS))]
+        heading = [
+            "A model of your own: ",
+            name_of(words.shorten(run.get("module") or run["target"], MAX_TITLE_LETTERS)),
+        ]
     known, columns = records(folder), len(_columns(folder))
     about = [
         words.day(run["created"]),
@@ -57,7 +60,7 @@ def _source(folder: RunFolder, before: str) -> str:
         return ""
     more = len(names) - 1
     rest = f" and {more:,} more file{'s' * (more != 1)}" if more else ""
-    return f"{before}{words.shorten(names[0], LETTERS)}{rest}"
+    return f"{before}{words.shorten(names[0], MAX_TITLE_LETTERS)}{rest}"
 
 
 def _columns(folder: RunFolder) -> list[str]:
@@ -87,7 +90,7 @@ def _found(folder: RunFolder) -> Markup | None:
         names = clearest(folder.run)
     if not names:
         return None
-    first, *others = [name_of(words.shorten(name, 24)) for name in names[:NAMED]]
+    first, *others = [name_of(words.shorten(name, 24)) for name in names[:MAX_NAMED_COLUMNS]]
     rest = join(*(join(" and " if place else "", name) for place, name in enumerate(others)))
     return _tile("Strongest column", first, join("then ", rest) if others else "the only clear one")
 

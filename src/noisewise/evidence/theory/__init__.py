@@ -7,13 +7,15 @@ formula and where its source had to be corrected.
 from .accountants import compare_accountants
 from .erm import best_private_steps, last_iterate_bound, private_bound, second_moment, subsampled
 from .momentum import largest_rate, momentum_bound, momentum_influence, momentum_schedule, noise_figure, zeta
-from .problem import Problem, privacy_total, quadratic
 from .risk import (
+    Problem,
     advantage,
     best_steps,
     descent_bound,
     descent_influence,
     optimal_schedule,
+    privacy_total,
+    quadratic,
     schedule_bound,
     uniform_schedule,
 )

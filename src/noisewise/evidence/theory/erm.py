@@ -29,7 +29,7 @@ from ...trusted import validate
 from ...trusted.accountants import Unpriceable
 from ...trusted.accountants.classic import advanced_epsilon
 from ...trusted.events import Gaussian, Repeated, sampled
-from .problem import privacy_total
+from .risk import privacy_total
 
 
 def last_iterate_bound(steps: int, *, diameter: float, second_moment: float, c: float | None = None) -> float:

@@ -30,8 +30,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 
 from ...trusted import validate
-from .problem import Floats, Problem, check_schedule
-from .risk import descent_influence, optimal_schedule, uniform_schedule
+from .risk import Floats, Problem, check_schedule, descent_influence, optimal_schedule, uniform_schedule
 
 
 def momentum_influence(steps: int, gamma: float, beta: float) -> Floats:

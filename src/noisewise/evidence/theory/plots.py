@@ -8,18 +8,18 @@ from typing import Any
 from ..figures import BLUE, GREEN, GREY, ORANGE, PURPLE, STYLES, label_axes, note, panels, save_figure
 from .accountants import NAMES
 
-Rows = list[dict[str, Any]]
+TableRows = list[dict[str, Any]]
 BESIDE: dict[str, Any] = {"frameon": False, "fontsize": 8.5, "loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
 MARKS = dict(zip(NAMES, "osD^vP*X", strict=True))
 COLOURS = dict(zip(NAMES, (ORANGE, BLUE, GREEN, GREEN, GREEN, PURPLE, "#B8860B", "#56B4E9"), strict=True))
 
 
-def _series(rows: Rows, key: str, value: str) -> tuple[list[Any], list[Any]]:
+def _series(rows: TableRows, key: str, value: str) -> tuple[list[Any], list[Any]]:
     known = [row for row in rows if row[value] is not None]
     return [row[key] for row in known], [row[value] for row in known]
 
 
-def plot_bounds(rows: Rows, path: Path, *, title: str) -> None:
+def plot_bounds(rows: TableRows, path: Path, *, title: str) -> None:
     """Bounds over the number of steps, the best T marked, simulated runs as points."""
     figure, axes = panels(8.2, 4.2)
     top = 10 * max(row["uniform_bound"] for row in rows)
@@ -46,7 +46,7 @@ def plot_bounds(rows: Rows, path: Path, *, title: str) -> None:
     save_figure(figure, path)
 
 
-def plot_advantage(rows: Rows, path: Path, *, title: str) -> None:
+def plot_advantage(rows: TableRows, path: Path, *, title: str) -> None:
     """Uniform over dynamic bound against the condition number, one line for each number of records."""
     figure, axes = panels(7.2, 4.2)
     for (colour, line, _), records in zip(STYLES, sorted({row["records"] for row in rows}), strict=False):
@@ -60,7 +60,7 @@ def plot_advantage(rows: Rows, path: Path, *, title: str) -> None:
     save_figure(figure, path)
 
 
-def plot_momentum(rows: Rows, path: Path, *, title: str) -> None:
+def plot_momentum(rows: TableRows, path: Path, *, title: str) -> None:
     """q_t of momentum over that of descent, exact (lines) and as printed (thin)."""
     figure, (each, together) = panels(9.4, 3.9, 1, 2)
     betas = sorted({row["beta"] for row in rows})
@@ -91,7 +91,7 @@ def plot_momentum(rows: Rows, path: Path, *, title: str) -> None:
     save_figure(figure, path)
 
 
-def plot_influence(rows: Rows, path: Path, *, title: str) -> None:
+def plot_influence(rows: TableRows, path: Path, *, title: str) -> None:
     """Measured influence of each step's noise against the bound's q_t."""
     figure, axes = panels(7.2, 4.2)
     axes.plot(*_series(rows, "step", "influence"), color=ORANGE, linewidth=1.8, label="q_t: the bound")
@@ -108,7 +108,7 @@ def plot_influence(rows: Rows, path: Path, *, title: str) -> None:
     save_figure(figure, path)
 
 
-def plot_tails(rows: Rows, path: Path, *, title: str, omega: float) -> None:
+def plot_tails(rows: TableRows, path: Path, *, title: str, omega: float) -> None:
     """P(Z > t) under every kind of guarantee, on one log axis."""
     figure, axes = panels(7.2, 4.2)
     labels = {
@@ -131,7 +131,7 @@ def plot_tails(rows: Rows, path: Path, *, title: str, omega: float) -> None:
     save_figure(figure, path)
 
 
-def plot_erm(rows: Rows, path: Path, *, title: str, best: int) -> None:
+def plot_erm(rows: TableRows, path: Path, *, title: str, best: int) -> None:
     """Risk bounds of projected descent over T, without privacy and with."""
     figure, axes = panels(7.2, 4.2)
     curves = {
@@ -149,7 +149,7 @@ def plot_erm(rows: Rows, path: Path, *, title: str, best: int) -> None:
     save_figure(figure, path)
 
 
-def plot_accountants(rows: Rows, path: Path) -> None:
+def plot_accountants(rows: TableRows, path: Path) -> None:
     """Epsilon (top) and seconds (bottom) over the steps, a column for each kind of sampling."""
     from matplotlib.lines import Line2D  # slow to import
 
@@ -178,12 +178,12 @@ def plot_accountants(rows: Rows, path: Path) -> None:
     save_figure(figure, path)
 
 
-def _priced(rows: Rows) -> list[str]:
+def _priced(rows: TableRows) -> list[str]:
     """The accountants that had a price at least once, in order."""
     return list(dict.fromkeys(row["accountant"] for row in rows if row["epsilon"] is not None))
 
 
-def _together(rows: Rows) -> list[tuple[str, ...]]:
+def _together(rows: TableRows) -> list[tuple[str, ...]]:
     """Accountants grouped when all their prices agree to a relative 1e-6: one line for the lot."""
     groups: dict[Any, list[str]] = {}
     for one in _priced(rows):

@@ -16,8 +16,16 @@ import numpy.typing as npt
 
 from ...trusted import validate
 from .momentum import largest_rate, momentum_bound, momentum_influence, momentum_schedule
-from .problem import Floats, Problem, Quadratic, quadratic
-from .risk import descent_bound, descent_influence, optimal_schedule, uniform_schedule
+from .risk import (
+    Floats,
+    Problem,
+    Quadratic,
+    descent_bound,
+    descent_influence,
+    optimal_schedule,
+    quadratic,
+    uniform_schedule,
+)
 
 
 class Measured(NamedTuple):

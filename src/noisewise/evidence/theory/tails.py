@@ -24,7 +24,7 @@ from scipy.special import ndtr
 
 from ...trusted import validate
 from ...trusted.accountants.gdp import mu_of
-from .problem import Floats
+from .risk import Floats
 
 
 def pure_tail(t: npt.ArrayLike, epsilon: float) -> Floats:

@@ -16,7 +16,7 @@ import typer
 from .keeping import spending
 from .main import Decimal, JsonFlag, app, dialect, errors, print_json, say
 from .paying import DatasetName, LedgerUrl, payment_of
-from .processes import RayAddress, RayWorkers, Records, holders, refuse_records
+from .processes import RayAddress, RayWorkers, RecordsOption, holders, refuse_records
 from .request import places
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...accounts.account import Account
     from ...accounts.ledger.receipt import Payment
     from ...accounts.purse import Purse
-    from ...evidence.quality import Quality
+    from ...evidence.metrics import Quality
     from ...remote.processes import Lead
     from ...tables.addresses import Place
     from ...tables.encode import Encoder
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from ...tables.fit.fitted import Fitted
     from ...trusted.units import Unit
 
-WIDE = 60  # letters of class names that a table shows side by side
-LARGEST_DELTA = 1e-4  # that a run folder may choose for a score
+MAX_CLASS_LETTERS = 60  # of all class names that a table shows side by side
+MAX_SCORE_DELTA = 1e-4  # that a run folder may choose for a score
 
 
 @app.command()
@@ -129,7 +129,7 @@ def evaluate(
     seed: Annotated[int | None, typer.Option(min=0, help="A simulation: NOT private; not added to the run.")] = None,
     separator: Annotated[str | None, typer.Option(help="Separator of a CSV.", show_default="comma")] = None,
     decimal: Decimal = None,
-    records: Records = None,
+    records: RecordsOption = None,
     ray_workers: RayWorkers = None,
     ray_address: RayAddress = None,
     ledger: LedgerUrl = None,
@@ -243,15 +243,15 @@ def _quality(
 ) -> Quality:  # fmt: skip
     """The score; rows are laid out in a mapped file when they are many."""
     if budget is None:
-        from ...evidence.quality import public_quality
+        from ...evidence.metrics import public_quality
 
         return public_quality(fitted, known.X, known.y)
     from ...evidence.bought_quality import private_quality
-    from ...tables.rows import IN_MEMORY
+    from ...tables.rows import MAX_BYTES_IN_MEMORY
     from ...trusted.stores.grid import Mapped, in_memory
     from ...trusted.units import RECORD
 
-    store = Mapped(Path(tempfile.gettempdir())) if getattr(known.X, "nbytes", 0) > IN_MEMORY else in_memory
+    store = Mapped(Path(tempfile.gettempdir())) if getattr(known.X, "nbytes", 0) > MAX_BYTES_IN_MEMORY else in_memory
     unit = RECORD if fitted.encoder is None else fitted.encoder.schema.protects
     return private_quality(
         fitted, known.X, known.y, budget, size_is_public=size_is_public, seed=seed, store=store, purse=purse,
@@ -265,7 +265,7 @@ def _budget(fitted: Fitted, epsilon: float, delta: float | None) -> Budget:
 
     scored_by(fitted)  # what needs torch is refused where it is not installed, with nothing reserved
     asked = fitted.settings
-    if delta is None and not asked["delta"] <= LARGEST_DELTA:  # whoever wrote the folder would choose for these rows
+    if delta is None and not asked["delta"] <= MAX_SCORE_DELTA:  # whoever wrote the folder would choose for these rows
         raise ValueError(f"the run's delta is {asked['delta']!r}, more than is taken unasked; pass --delta")
     return Budget(epsilon, asked["delta"] if delta is None else delta, adjacency=asked["adjacency"])
 
@@ -303,7 +303,7 @@ def _lines(quality: Quality) -> Iterator[str]:
 def _table(confusion: dict[str, Any]) -> Iterator[str]:
     """Labels and predictions, for as many classes as fit side by side."""
     names = [repr(name) for name in confusion["classes"]]
-    if sum(map(len, names)) > WIDE:
+    if sum(map(len, names)) > MAX_CLASS_LETTERS:
         return
     width = max(len(str(count)) for counts in confusion["counts"] for count in counts)
     first, widths = max(map(len, ("label", *names))), [max(len(name), width) for name in names]

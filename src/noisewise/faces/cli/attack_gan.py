@@ -53,7 +53,7 @@ def gan(
     from ...trusted.accountants.terms import Budget
 
     budget = Budget(epsilon, delta)
-    from ...evidence.audit.gan import Hostile, Server
+    from ...evidence.audit.gan import HeavyBallServer, Hostile
     from ...evidence.audit.gan import gan as redraw
     from ...evidence.audit.plots import plot_gan
     from ...learned.evaluate import on_one_thread
@@ -70,7 +70,7 @@ def gan(
             each=pictures,
             holders=holders,
             hostile=Hostile(fakes=fakes),
-            server=Server(rounds=rounds, hidden=hidden),
+            server=HeavyBallServer(rounds=rounds, hidden=hidden),
             seed=seed,
             progress=progress,
         )

@@ -48,7 +48,7 @@ def export(
 
 def _content(run: Path, to: str) -> bytes:
     from ...evidence import runs
-    from ...evidence.export.write import exported
+    from ...evidence.export.formats import exported
 
     return exported(runs.load(run), to)
 

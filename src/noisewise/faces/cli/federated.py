@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...remote.federation import Federated
-from .request import Asked
+from .request import TrainingOptions
 
 if TYPE_CHECKING:
     from ...remote.clients.server import Carrier
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...tables.fit.fit import Fit
     from ...tables.fit.fitted import Fitted
 
-Network = Callable[[int], Callable[..., "Fitted"]]  # for so many clients: what fits a model on them
+NetworkFit = Callable[[int], Callable[..., "Fitted"]]  # for so many clients: what fits a model on them
 
 
 def federated_of(
@@ -41,7 +41,7 @@ def federated_of(
     return Federated(unit, availability or "required", steps, rate, wait)
 
 
-def names_shown(asked: Asked) -> list[str]:
+def names_shown(asked: TrainingOptions) -> list[str]:
     """Names of the files that a run shows; where a client is protected, not those of clients, nor how many they are."""
     names = [place.absolute().name for place in asked.data]
     if asked.federated is None or asked.federated.unit != "client":
@@ -49,7 +49,7 @@ def names_shown(asked: Asked) -> list[str]:
     return names if [isinstance(place, Path) and place.is_dir() for place in asked.data] == [True] else []
 
 
-def refuse_with_clients(asked: Asked, *, tuning: bool, several: bool) -> None:
+def refuse_with_clients(asked: TrainingOptions, *, tuning: bool, several: bool) -> None:
     """Refuse what needs rows in one place, or one process, and training without Flower."""
     if asked.federated is None:
         return
@@ -70,7 +70,7 @@ def refuse_with_clients(asked: Asked, *, tuning: bool, several: bool) -> None:
     require_flower(simulation=asked.clients is None)
 
 
-def refuse_without(network: Network | None, asked: Asked, out: Path) -> None:
+def refuse_without(network: NetworkFit | None, asked: TrainingOptions, out: Path) -> None:
     """Refuse to go on with a run of clients without the network that they are asked over, or over one that it had not."""
     if asked.clients is not None and network is None:
         raise ValueError(
@@ -81,7 +81,7 @@ def refuse_without(network: Network | None, asked: Asked, out: Path) -> None:
 
 
 def fitted_on_clients(
-    fit: Fit, asked: Asked, written: Dialect, report: Callable[..., None], how: dict[str, Any],
+    fit: Fit, asked: TrainingOptions, written: Dialect, report: Callable[..., None], how: dict[str, Any],
     over: Callable[..., Fitted] | None,
 ) -> Fitted:  # fmt: skip
     """What was fitted on clients of Flower's simulation, one for each file, or of a network (``over``)."""

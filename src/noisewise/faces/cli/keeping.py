@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ..._version import __version__
 from ...accounts.atomic import read_plain, write_atomically
 from .main import say
-from .request import Asked
+from .request import TrainingOptions
 
 if TYPE_CHECKING:
     from ...accounts import Budget
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ...accounts.journal import Journal
     from ...accounts.ledger.receipt import Payment
     from ...accounts.purse import Purse
-    from ...accounts.store import Entry
+    from ...accounts.store import PurseEntry
     from ...tables.fit.fit import Fit
     from ...tables.resolve import Resolved
 
@@ -47,7 +47,7 @@ class Spending:
         """Where it is written down, in words."""
         return str(self.path) if self.payment is None else f"the account {self.payment.dataset!r}"
 
-    def entries(self) -> dict[int, Entry]:
+    def entries(self) -> dict[int, PurseEntry]:
         """What this run took, by number."""
         return dict(enumerate(self.purse.entries)) if self.payment is None else self.payment.entries()
 
@@ -170,7 +170,7 @@ def refuse_stopped(place: Path) -> None:
         )
 
 
-def settings_for(asked: Asked, place: Path, fit: Fit, spent: str | dict[str, Any]) -> dict[str, Any]:
+def settings_for(asked: TrainingOptions, place: Path, fit: Fit, spent: str | dict[str, Any]) -> dict[str, Any]:
     """Of which run a journal is, as plain data; ``spent``: the name of the file that says what was spent, or the account."""
     from ...tables.fit.build import plain_values
 
@@ -185,13 +185,13 @@ def settings_for(asked: Asked, place: Path, fit: Fit, spent: str | dict[str, Any
     }
 
 
-def digests(asked: Asked) -> dict[str, str]:
+def digests(asked: TrainingOptions) -> dict[str, str]:
     """What public files say, so that a change is noticed. Private files are never compared."""
     return {str(path.absolute()): sha256(path.read_bytes()).hexdigest() for path in asked.declarations}
 
 
 @dataclass(frozen=True)
-class Kept(Spending):
+class KeptRun(Spending):
     """What was spent, and the journal; None where a run keeps none."""
 
     journal: Journal | None = None
@@ -254,7 +254,7 @@ class Kept(Spending):
 @contextmanager
 def keeping(
     place: Path, budget: Budget, said: Mapping[str, Any] | None, *, simulation: bool, payment: Payment | None = None
-) -> Iterator[Kept]:
+) -> Iterator[KeptRun]:
     """The purse of a run and, where ``said`` says of which run it is, its journal, until the run is whole.
 
     ``payment``: the account that is the purse, instead of a file.
@@ -263,7 +263,7 @@ def keeping(
     """
     if said is None or simulation:
         with spending(place, budget, simulation=simulation, payment=payment) as spent:
-            yield Kept(spent.purse, spent.path, spent.payment)
+            yield KeptRun(spent.purse, spent.path, spent.payment)
         return
     from ...accounts.journal import Running
     from ...accounts.store import Claimed
@@ -278,7 +278,7 @@ def keeping(
 
 def _keeping(
     place: Path, budget: Budget, said: Mapping[str, Any], made: list[Path], payment: Payment | None
-) -> Iterator[Kept]:
+) -> Iterator[KeptRun]:
     from ...accounts.journal import Journal
     from ...accounts.store import Claimed
 
@@ -288,7 +288,7 @@ def _keeping(
         spent = _spending(place, budget, said, payment)
         _take_up(journal, spent, folder)
         try:
-            yield Kept(spent.purse, spent.path, spent.payment, journal, folder)
+            yield KeptRun(spent.purse, spent.path, spent.payment, journal, folder)
         except Claimed:
             raise
         except BaseException as error:
@@ -327,7 +327,7 @@ def _take_up(journal: Journal, spent: Spending, folder: Path) -> None:
             journal.adopt(NOBODY)  # which was not written down any more
 
 
-def _trains(entry: Entry) -> bool:
+def _trains(entry: PurseEntry) -> bool:
     from ...accounts.account import PERSONS
     from ...accounts.journal import WHAT
 

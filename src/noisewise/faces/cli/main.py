@@ -21,7 +21,7 @@ from ..progress import errors
 if TYPE_CHECKING:
     from ...remote.processes import Lead
 
-GROUP = "noisewise.commands"
+ENTRY_POINT_GROUP = "noisewise.commands"
 NAME = re.compile(r"[a-z][a-z0-9-]*")
 ELSEWHERE = {"bench": ("noisewise-lab", "./lab")}  # commands of ours in packages of their own, and where these lie
 # What is not named here comes last in the list of commands.
@@ -65,7 +65,7 @@ class Outside(TyperCommand):
 
 def _points() -> list[metadata.EntryPoint]:
     try:
-        return [point for point in metadata.entry_points(group=GROUP) if NAME.fullmatch(point.name)]
+        return [point for point in metadata.entry_points(group=ENTRY_POINT_GROUP) if NAME.fullmatch(point.name)]
     except Exception as error:
         raise ValueError(f"what installed packages say about themselves cannot be read ({_brief(error)})") from None
 
@@ -104,7 +104,7 @@ def _command(name: str, target: Any) -> Any:
     elif callable(target):
         shelf.command(name)(target)
     else:
-        raise TypeError(f"{GROUP} wants a typer app or a function, not {type(target).__name__}")
+        raise TypeError(f"{ENTRY_POINT_GROUP} wants a typer app or a function, not {type(target).__name__}")
     return typer.main.get_group(shelf).commands[name]
 
 
@@ -208,9 +208,9 @@ def main() -> None:
     """Entry point: bad input is one line and exit code 2, what an account has too little for 3, Ctrl-C 130."""
     here: Any = nullcontext(True)
     if "WORLD_SIZE" in os.environ:  # torchrun may have started this
-        from .processes import ranks
+        from .processes import torchrun_ranks
 
-        here = ranks()
+        here = torchrun_ranks()
     code = None
     try:
         with here as first:

@@ -43,7 +43,7 @@ def methods(json_output: JsonFlag = False) -> None:
     Example: [bold]noisewise methods --json[/bold]
     """
     from ...methods import RECOMMENDED
-    from ...tables.fit.build import AUTO, MOST_COLUMNS, TABLES
+    from ...tables.fit.build import AUTO, MAX_TABLE_COLUMNS, TABLES
 
     rows = method_rows()
     if json_output:
@@ -51,7 +51,7 @@ def methods(json_output: JsonFlag = False) -> None:
         return
     every = {loss for row in rows for loss in row["losses"]}
     chosen = (
-        f"The default, {AUTO}, takes {TABLES} for a table of up to {MOST_COLUMNS} columns when the model is left open, else "
+        f"The default, {AUTO}, takes {TABLES} for a table of up to {MAX_TABLE_COLUMNS} columns when the model is left open, else "
         f"{RECOMMENDED}; `noisewise plan` says why."
     )
     table = Table(

@@ -14,7 +14,7 @@ from . import options
 from .federated import federated_of, refuse_with_clients
 from .main import Decimal, JsonFlag, app, say
 from .paying import DatasetName, LedgerUrl, payment_of
-from .request import Asked, places
+from .request import TrainingOptions, places
 from .resuming import refuse_others
 from .train import go_on, trained
 
@@ -40,7 +40,7 @@ Insecure = Annotated[bool, typer.Option("--insecure", help="Without encryption: 
 
 
 @dataclass(frozen=True)
-class Served:
+class ServerOptions:
     """Where a server listens, for how many clients, and how it and they prove who they are."""
 
     listen: Any
@@ -52,11 +52,11 @@ class Served:
     @classmethod
     def of(
         cls, listen: str, insecure: bool, certificate: Path | None, private_key: Path | None, client_keys: Path | None
-    ) -> Served:
+    ) -> ServerOptions:
         """The same, refused where it does not go together."""
-        from ...remote.clients.address import Address
+        from ...remote.clients.address import ServerAddress
 
-        where = Address.of(listen, "--listen")
+        where = ServerAddress.of(listen, "--listen")
         _one_way(insecure, certificate)
         if private_key is not None and certificate is None:
             raise ValueError("--private-key is that of a certificate; pass --certificate, too")
@@ -131,7 +131,7 @@ def server(
         typer.Option(help="Public keys of the clients that may take part (ssh-keygen -t ecdsa), one in a line."),
     ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds that a client has for an answer.")] = 600.0,
-    target: options.Target = None,
+    target: options.TargetOption = None,
     public: options.PublicFiles = None,
     method: options.MethodName = None,
     loss: options.LossName = None,
@@ -166,20 +166,20 @@ def server(
     network = ("listen", "insecure", "certificate", "private_key", "client_keys")
     if resume is not None:
         refuse_others(context, network)
-        served = Served.of(listen, insecure, certificate, private_key, client_keys)
+        served = ServerOptions.of(listen, insecure, certificate, private_key, client_keys)
         go_on(resume, ledger, json_output, served.over)
         return
     needed = {"--clients": clients, "--unit": unit, "--schema": schema, "--epsilon": epsilon, "--delta": delta}
     if missing := [name for name, value in needed.items() if value is None]:
         context.fail(f"Missing option '{missing[0]}'.")
     assert epsilon is not None and delta is not None and clients is not None
-    asked = Asked(
+    asked = TrainingOptions(
         (), epsilon, delta, target, schema, places(public or ()), None, method, loss, model, protector, protector_share,
         adjacency, max_grad_norm, size_is_public, separator, decimal,
         federated=federated_of(True, unit, local_steps, local_rate, availability, timeout), clients=clients, seed=seed,
     )  # fmt: skip
     _ = asked.budget  # refused before the rest is imported
-    served = Served.of(listen, insecure, certificate, private_key, client_keys)
+    served = ServerOptions.of(listen, insecure, certificate, private_key, client_keys)
     asked.check()
     refuse_with_clients(asked, tuning=False, several=False)
     payment = payment_of(ledger, dataset, free=seed is not None)
@@ -228,9 +228,9 @@ def client(
 
     Over a network: [bold]noisewise federated client mine.csv --unit client --server training.example:9092 --certificate authority.pem --max-questions 500[/bold]
     """
-    from ...remote.clients.address import Address
+    from ...remote.clients.address import ServerAddress
 
-    where = Address.of(server, "--server")
+    where = ServerAddress.of(server, "--server")
     if certificate is not None or insecure:
         _one_way(insecure, certificate)
     if private_key is not None and insecure:

@@ -10,7 +10,7 @@ from typer.core import TyperCommand
 
 Epsilon = Annotated[float | None, typer.Option(help="Budget: epsilon (required, but for --resume).")]
 Delta = Annotated[float | None, typer.Option(help="Budget: delta, well below 1/records (required, but for --resume).")]
-Target = Annotated[str | None, typer.Option(help="The column to predict, if no schema says.")]
+TargetOption = Annotated[str | None, typer.Option(help="The column to predict, if no schema says.")]
 SchemaFile = Annotated[Path | None, typer.Option(help="What the columns are: see noisewise schema init.")]
 PublicFiles = Annotated[
     list[str] | None,
@@ -52,7 +52,7 @@ Resume = Annotated[
 FederatedFlag = Annotated[
     bool, typer.Option("--federated", help="Each file is a client's, and its rows stay there: Flower's simulation.")
 ]
-Unit = Annotated[
+UnitOption = Annotated[
     str | None,
     typer.Option(help="With --federated: what is protected, record or client (all its rows).", show_default=False),
 ]

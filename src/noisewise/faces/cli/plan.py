@@ -175,7 +175,7 @@ def _needs_table(needs: Sequence[Need]) -> Table:
 
 def _tuning_table(made: Plan) -> Table:
     """What to expect of a setting with the whole budget, and when several are tuned."""
-    from ..plan.tuning import PUBLIC, WORDS
+    from ..plan.plans import PUBLIC, WORDS
 
     title = "What to expect, and what tuning would cost"
     table = narrow_table(title=title, title_style="bold", caption=_tuning_caption(made))

@@ -22,7 +22,7 @@ from .main import lead, leads, say
 if TYPE_CHECKING:
     from ...remote.processes import Lead
 
-Records = Annotated[
+RecordsOption = Annotated[
     str | None,
     typer.Option(help="ray: workers on Ray hold the records, each its pieces.", show_default="this process"),
 ]
@@ -37,7 +37,7 @@ SECONDS_TO_MEET = 15.0  # after which ranks that are missing are told of
 
 
 @contextmanager
-def ranks() -> Iterator[bool]:
+def torchrun_ranks() -> Iterator[bool]:
     """Whether the command runs in this process: always, unless torchrun started several and this is not rank 0.
 
     The others serve rank 0 in here until it is done; it lets them go whatever happens to it.
@@ -68,9 +68,9 @@ def ranks() -> Iterator[bool]:
 @contextmanager
 def _missed() -> Iterator[None]:
     """Says what is waited for, when that takes long: another program may have left these variables."""
-    ranks, address, port = (os.environ[name] for name in ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+    world_size, address, port = (os.environ[name] for name in ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
     told = (
-        f"waiting for the others of {ranks} ranks at {address}:{port}, as RANK, WORLD_SIZE and MASTER_ADDR say; unset these "
+        f"waiting for the others of {world_size} ranks at {address}:{port}, as RANK, WORLD_SIZE and MASTER_ADDR say; unset these "
         "if torchrun did not start this"
     )
     missing = threading.Timer(SECONDS_TO_MEET, say, [told])

@@ -30,7 +30,7 @@ NUMBERS = ("bounds_epsilon", "protector_share", "max_grad_norm")
 
 
 @dataclass(frozen=True)
-class Asked:
+class TrainingOptions:
     """The options of one training, apart from where it is written and how it is shown."""
 
     data: tuple[Place, ...]
@@ -116,7 +116,7 @@ class Asked:
         return plain
 
     @classmethod
-    def from_dict(cls, plain: Any) -> Asked:
+    def from_dict(cls, plain: Any) -> TrainingOptions:
         """What :meth:`to_dict` wrote; ValueError for anything else."""
         if not isinstance(plain, Mapping) or set(plain) != set(_names()):
             raise ValueError("other options than a training has")
@@ -170,10 +170,10 @@ def _plain(name: str, value: Any) -> bool:
 
 def _names() -> list[str]:
     """Names of the options that are written down."""
-    return [field.name for field in fields(Asked) if field.name != "seed"]
+    return [field.name for field in fields(TrainingOptions) if field.name != "seed"]
 
 
-def planned(asked: Asked, resolved: Resolved) -> Fit:
+def planned(asked: TrainingOptions, resolved: Resolved) -> Fit:
     """The fit that was asked for, with imagined bounds where they are still to be bought."""
     fit = fit_for(asked, resolved, resolved.imagined)
     if resolved.purchase is None:
@@ -182,7 +182,7 @@ def planned(asked: Asked, resolved: Resolved) -> Fit:
     return fit.before(before.epsilon, before.delta)
 
 
-def fit_for(asked: Asked, resolved: Resolved, schema: Schema) -> Fit:
+def fit_for(asked: TrainingOptions, resolved: Resolved, schema: Schema) -> Fit:
     """The fit that was asked for, by a complete ``schema``."""
     from ...tables.fit.build import fit_of_files
 
@@ -208,7 +208,7 @@ def of_classes(schema: Schema) -> bool:
     return schema[schema.target].kind == "category"
 
 
-def loss_of(asked: Asked, schema: Schema) -> str:
+def loss_of(asked: TrainingOptions, schema: Schema) -> str:
     """The loss that was asked for, or the usual one of the target."""
     from ...trusted.losses import USUAL
 
@@ -235,7 +235,7 @@ def for_numbers(loss: str | None) -> bool:
     return loss is not None and loss_named(loss).task == "regression"
 
 
-def show_plan(asked: Asked, resolved: Resolved, out: Path, json_output: bool) -> None:
+def show_plan(asked: TrainingOptions, resolved: Resolved, out: Path, json_output: bool) -> None:
     """What a run would do, from names and declarations alone."""
     from ...accounts.concerns import concerns
     from ...tables.fit.auto import choice_for, why

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..._version import __version__
 from .keeping import digests, journal_of, remove, tidy
-from .request import Asked
+from .request import TrainingOptions
 
 
 def refuse_others(context: Any, allowed: Sequence[str] = ()) -> None:
@@ -27,7 +27,7 @@ def refuse_others(context: Any, allowed: Sequence[str] = ()) -> None:
         raise ValueError(f"--resume goes on with what the run was asked; leave {', '.join(given)} out")
 
 
-def taken_up(place: Path) -> tuple[Asked, str | dict[str, Any]]:
+def taken_up(place: Path) -> tuple[TrainingOptions, str | dict[str, Any]]:
     """What the stopped run of ``place`` was asked, and the file that says what it has spent, or the account of a ledger."""
     from ...accounts.journal import settings_in
 
@@ -48,7 +48,7 @@ def taken_up(place: Path) -> tuple[Asked, str | dict[str, Any]]:
     if there.get("noisewise") != __version__:
         raise ValueError(f"{folder}: the run was begun by another version of noisewise; go on with that one")
     try:
-        asked = Asked.from_dict(there.get("asked"))
+        asked = TrainingOptions.from_dict(there.get("asked"))
     except ValueError as error:
         raise ValueError(f"{refused}: {error}") from None
     before, now = there.get("declared"), digests(asked)

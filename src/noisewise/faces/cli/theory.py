@@ -17,14 +17,14 @@ from ...accounts.atomic import write_atomically
 from .main import JsonFlag, app, errors, print_json, table_of
 
 if TYPE_CHECKING:
-    from ...evidence.theory.problem import Problem
+    from ...evidence.theory.risk import Problem
 
 theory = typer.Typer(
     help="What theory promises: risk bounds, noise schedules, privacy-loss tails, accountants.", no_args_is_help=True
 )
 app.add_typer(theory, name="theory")
 
-SHOWN = 14  # rows of a table for people
+MAX_SHOWN_ROWS = 14  # of a table for people
 
 Out = Annotated[Path | None, typer.Option(help="Write a picture, e.g. FILE.png (or .pdf, .svg).", show_default=False)]
 Csv = Annotated[Path | None, typer.Option("--csv", help="Write all rows as CSV.", show_default=False)]
@@ -32,17 +32,17 @@ Epsilon = Annotated[float, typer.Option(help="Budget: epsilon.")]
 Delta = Annotated[float, typer.Option(help="Budget: delta.")]
 Adjacency = Annotated[str, typer.Option(help="add_remove or replace_one.")]
 Kappa = Annotated[float, typer.Option(help="Condition number M / mu.")]
-Records = Annotated[int, typer.Option(min=1, help="Number of records N.")]
+RecordsCount = Annotated[int, typer.Option(min=1, help="Number of records N.")]
 Dimension = Annotated[int, typer.Option(min=1, help="Number of parameters D.")]
 Smoothness = Annotated[float, typer.Option(help="Smoothness M of the loss.")]
-Clip = Annotated[float, typer.Option(help="Lipschitz constant G = clip norm.")]
-Gap = Annotated[float, typer.Option(help="f(theta_1) - f*.")]
-Steps = Annotated[int, typer.Option(min=1, help="Number of steps T.")]
-Draws = Annotated[int, typer.Option(min=2, help="Simulated runs for each point.")]
+ClipOption = Annotated[float, typer.Option(help="Lipschitz constant G = clip norm.")]
+GapOption = Annotated[float, typer.Option(help="f(theta_1) - f*.")]
+StepsOption = Annotated[int, typer.Option(min=1, help="Number of steps T.")]
+DrawsOption = Annotated[int, typer.Option(min=2, help="Simulated runs for each point.")]
 Beta = Annotated[float, typer.Option(help="Momentum in [0, 1).")]
 
 
-class Made(NamedTuple):
+class TheoryTable(NamedTuple):
     """What a command made: rows, their title and picture, and a shorter table for people if all rows are too many."""
 
     rows: list[dict[str, Any]]
@@ -51,7 +51,7 @@ class Made(NamedTuple):
     table: list[dict[str, Any]] | None = None
 
 
-def delivered(make: Callable[..., Made]) -> None:
+def delivered(make: Callable[..., TheoryTable]) -> None:
     """A command of ``make``'s name and options that also takes --json, --csv and --out."""
 
     def command(json_output: JsonFlag = False, out: Out = None, csv_path: Csv = None, **options: Any) -> None:
@@ -64,7 +64,7 @@ def delivered(make: Callable[..., Made]) -> None:
     theory.command(make.__name__)(command)
 
 
-def _deliver(made: Made, *, json_output: bool, csv_path: Path | None, out: Path | None) -> None:
+def _deliver(made: TheoryTable, *, json_output: bool, csv_path: Path | None, out: Path | None) -> None:
     """Files first; then all rows as JSON, or a table short enough to read."""
     rows = made.rows
     if csv_path is not None:
@@ -80,8 +80,8 @@ def _deliver(made: Made, *, json_output: bool, csv_path: Path | None, out: Path 
         print_json({"rows": rows})
     else:
         shown = made.table or rows
-        if not made.table and len(rows) > SHOWN * 2:
-            shown = [rows[round(i * (len(rows) - 1) / (SHOWN - 1))] for i in range(SHOWN)]
+        if not made.table and len(rows) > MAX_SHOWN_ROWS * 2:
+            shown = [rows[round(i * (len(rows) - 1) / (MAX_SHOWN_ROWS - 1))] for i in range(MAX_SHOWN_ROWS)]
         plain = [{key: "-" if value is None else value for key, value in row.items()} for row in shown]
         Console().print(table_of(plain, made.title))
         if len(shown) < len(rows) and made.table is None:
@@ -94,7 +94,7 @@ def _deliver(made: Made, *, json_output: bool, csv_path: Path | None, out: Path 
 def _problem(
     *, kappa: float, records: int, dimension: int, smoothness: float, clip: float, gap: float, R: float
 ) -> Problem:
-    from ...evidence.theory.problem import Problem
+    from ...evidence.theory.risk import Problem
     from ...trusted import validate
 
     validate.positive(kappa=kappa, smoothness=smoothness)
@@ -115,15 +115,15 @@ def bounds(
     delta: Delta = 1e-6,
     adjacency: Adjacency = "add_remove",
     kappa: Kappa = 10.0,
-    records: Records = 10_000,
+    records: RecordsCount = 10_000,
     dimension: Dimension = 10,
     smoothness: Smoothness = 1.0,
-    clip: Clip = 2.0,
-    gap: Gap = 1.0,
+    clip: ClipOption = 2.0,
+    gap: GapOption = 1.0,
     beta: Beta = 0.5,
     largest: Annotated[int, typer.Option(min=2, help="Largest number of steps.")] = 2000,
-    draws: Draws = 200,
-) -> Made:
+    draws: DrawsOption = 200,
+) -> TheoryTable:
     """Excess risk bounds over the number of steps: uniform and dynamic noise, momentum; simulated runs beside them.
 
     Example: [bold]noisewise theory bounds --kappa 10 --records 10000 --out bounds.png[/bold]
@@ -139,7 +139,7 @@ def bounds(
     grid = sorted({*_whole_grid(1, largest, 60), *(steps for steps in best if steps <= largest)})
     rows = th.bound_rows(problem, grid, beta=beta, draws=draws, simulate_every=5)
     title = f"kappa {kappa:g}, {records:,} records, {dimension} parameters, epsilon {epsilon:g}, delta {delta:g}"
-    return Made(rows, f"Excess risk: {title}", partial(plots.plot_bounds, title=title), _risks(rows))
+    return TheoryTable(rows, f"Excess risk: {title}", partial(plots.plot_bounds, title=title), _risks(rows))
 
 
 def _risks(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -165,9 +165,9 @@ def advantage(
     records: Annotated[list[int] | None, typer.Option(min=1, help="Numbers of records; may be repeated.")] = None,
     dimension: Dimension = 10,
     smoothness: Smoothness = 1.0,
-    clip: Clip = 2.0,
-    gap: Gap = 1.0,
-) -> Made:
+    clip: ClipOption = 2.0,
+    gap: GapOption = 1.0,
+) -> TheoryTable:
     """How much the dynamic schedule gains over uniform noise as the condition number grows.
 
     Example: [bold]noisewise theory advantage --records 10000 --records 1000000 --out advantage.png[/bold]
@@ -187,15 +187,15 @@ def advantage(
         )
         rows += th.advantage(problem, np.geomspace(1, largest, 81).tolist())
     title = f"{dimension} parameters, epsilon {epsilon:g}, delta {delta:g}, {adjacency}"
-    return Made(rows, f"Uniform over dynamic bound: {title}", partial(plots.plot_advantage, title=title))
+    return TheoryTable(rows, f"Uniform over dynamic bound: {title}", partial(plots.plot_advantage, title=title))
 
 
 @delivered
 def momentum(
-    steps: Steps = 60,
+    steps: StepsOption = 60,
     gamma: Annotated[float, typer.Option(help="What a step leaves of the gap, in (0, 1): 1 - eta mu.")] = 0.95,
     beta: Annotated[list[float] | None, typer.Option(help="Momenta in [0, 1); may be repeated.")] = None,
-) -> Made:
+) -> TheoryTable:
     """What momentum does to the noise of each step: its q_t against that of descent.
 
     Example: [bold]noisewise theory momentum --beta 0.5 --beta 0.9 --out momentum.png[/bold]
@@ -207,18 +207,18 @@ def momentum(
     validate.open_unit(gamma=gamma)
     rows = th.noise_figure(steps, gamma, tuple(beta or (0.5, 0.8, 0.9)))
     title = f"influence of each step, T = {steps}, gamma = {gamma:g}"
-    return Made(rows, f"Momentum against descent: {title}", partial(plots.plot_momentum, title=title))
+    return TheoryTable(rows, f"Momentum against descent: {title}", partial(plots.plot_momentum, title=title))
 
 
 @delivered
 def influence(
     kappa: Kappa = 10.0,
     dimension: Dimension = 10,
-    steps: Steps = 40,
+    steps: StepsOption = 40,
     beta: Beta = 0.0,
-    draws: Draws = 2000,
+    draws: DrawsOption = 2000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the simulation.")] = 0,
-) -> Made:
+) -> TheoryTable:
     """Put noise into one step of descent on a quadratic and see how much of it is left: measured against q_t.
 
     Example: [bold]noisewise theory influence --kappa 10 --steps 40 --out influence.png[/bold]
@@ -232,7 +232,7 @@ def influence(
     rows = th.measured_influence(problem, steps, beta=beta, eta=eta, draws=draws, seed=seed)
     kind = f"momentum {beta:g}" if beta else "descent"
     title = f"{kind} on a quadratic, kappa {kappa:g}, {dimension} parameters, T = {steps}, {draws:,} draws"
-    return Made(rows, f"Influence: {title}", partial(plots.plot_influence, title=title))
+    return TheoryTable(rows, f"Influence: {title}", partial(plots.plot_influence, title=title))
 
 
 @delivered
@@ -241,7 +241,7 @@ def tails(
     delta: Delta = 1e-5,
     omega: Annotated[float, typer.Option(help="omega of the tCDP guarantee, > 1.")] = 10.0,
     points: Annotated[int, typer.Option(min=2, help="Number of rows.")] = 200,
-) -> Made:
+) -> TheoryTable:
     """How likely a privacy loss above t is under pure, approximate, zCDP and tCDP guarantees, and exactly.
 
     Example: [bold]noisewise theory tails --epsilon 1 --delta 1e-5 --out tails.png[/bold]
@@ -251,7 +251,7 @@ def tails(
 
     rows = tail_rows(epsilon, delta, omega=omega, points=points)
     title = f"the Gaussian mechanism that just meets epsilon {epsilon:g}, delta {delta:g}"
-    return Made(rows, f"P(Z > t) at most: {title}", partial(plots.plot_tails, title=title, omega=omega))
+    return TheoryTable(rows, f"P(Z > t) at most: {title}", partial(plots.plot_tails, title=title, omega=omega))
 
 
 @delivered
@@ -263,7 +263,7 @@ def accountants(
     full_noise: Annotated[float, typer.Option(help="Noise multiplier of full batches.")] = 100.0,
     largest: Annotated[int, typer.Option(min=1, help="Largest number of steps.")] = 10_000,
     points: Annotated[int, typer.Option(min=1, help="Numbers of steps, evenly on a log scale.")] = 5,
-) -> Made:
+) -> TheoryTable:
     """Epsilon and computing time of every accountant over the number of steps, full batch and Poisson.
 
     Example: [bold]noisewise theory accountants --rate 0.01 --noise 1 --out accountants.png[/bold]
@@ -279,7 +279,7 @@ def accountants(
     for row in rows:
         if row["refused"] and row["steps"] == grid[-1]:
             errors.print(f"{row['accountant']}: {row['refused']}", highlight=False, markup=False, soft_wrap=True)
-    return Made(rows, f"Accountants, delta {delta:g}, {adjacency}", plots.plot_accountants, _prices(rows))
+    return TheoryTable(rows, f"Accountants, delta {delta:g}, {adjacency}", plots.plot_accountants, _prices(rows))
 
 
 def _prices(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -297,11 +297,11 @@ def erm(
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-6,
     adjacency: Adjacency = "add_remove",
-    records: Records = 10_000,
+    records: RecordsCount = 10_000,
     dimension: Dimension = 10,
     diameter: Annotated[float, typer.Option(help="Diameter of the set of parameters.")] = 1.0,
     lipschitz: Annotated[float, typer.Option(help="Lipschitz constant L of one record's loss.")] = 1.0,
-) -> Made:
+) -> TheoryTable:
     """Risk bounds of projected gradient descent on convex losses, plain and private, and the best number of steps.
 
     Example: [bold]noisewise theory erm --records 10000 --dimension 10 --out erm.png[/bold]
@@ -324,4 +324,6 @@ def erm(
         adjacency=adjacency,
     )
     title = f"{records:,} records, {dimension} parameters, epsilon {epsilon:g}, delta {delta:g}"
-    return Made(rows, f"Projected descent, best T {best:,}: {title}", partial(plots.plot_erm, title=title, best=best))
+    return TheoryTable(
+        rows, f"Projected descent, best T {best:,}: {title}", partial(plots.plot_erm, title=title, best=best)
+    )

@@ -16,14 +16,14 @@ from rich.text import Text
 
 from ..progress import bars
 from . import options
-from .federated import Network, federated_of, fitted_on_clients, names_shown, refuse_with_clients, refuse_without
-from .keeping import Kept, free_name, keeping, refuse_stopped, settings_for
+from .federated import NetworkFit, federated_of, fitted_on_clients, names_shown, refuse_with_clients, refuse_without
+from .keeping import KeptRun, free_name, keeping, refuse_stopped, settings_for
 from .main import Decimal, JsonFlag, app, dialect, lead, print_json, say
 from .paying import ENVIRONMENT, DatasetName, LedgerUrl, kept_of, payment_again, payment_of
-from .processes import RayAddress, RayWorkers, Records, holders, refuse_records, refuse_restart
-from .request import Asked, fit_for, for_numbers, known_loss, origin_of, places, planned
+from .processes import RayAddress, RayWorkers, RecordsOption, holders, refuse_records, refuse_restart
+from .request import TrainingOptions, fit_for, for_numbers, known_loss, origin_of, places, planned
 from .resuming import is_whole, refuse_others, taken_up
-from .tuning import Tuning, searched, show_search, tuning_of, unfitted
+from .tuning import TuningOptions, searched, show_search, tuning_of, unfitted
 
 if TYPE_CHECKING:
     from ...accounts.ledger.receipt import Payment
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ...tables.resolve import Resolved
 
 
-LARGE = 20 << 20  # bytes of files, which can be several times that as rows
+LARGE_FILE_BYTES = 20 << 20  # can be several times that as rows
 
 
 @app.command(cls=options.WithLosses)
@@ -50,7 +50,7 @@ def train(
     ] = None,
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
-    target: options.Target = None,
+    target: options.TargetOption = None,
     schema: options.SchemaFile = None,
     public: options.PublicFiles = None,
     bounds_epsilon: Annotated[
@@ -84,11 +84,11 @@ def train(
     ] = None,
     out: options.Out = Path("noisewise-run"),
     federated: options.FederatedFlag = False,
-    unit: options.Unit = None,
+    unit: options.UnitOption = None,
     local_steps: options.LocalSteps = None,
     local_rate: options.LocalRate = None,
     availability: options.Availability = None,
-    records: Records = None,
+    records: RecordsOption = None,
     ray_workers: RayWorkers = None,
     ray_address: RayAddress = None,
     ledger: LedgerUrl = None,
@@ -126,7 +126,7 @@ def train(
     clients = None
     if (federated, unit, local_steps, local_rate, availability) != (False, None, None, None, None):
         clients = federated_of(federated, unit, local_steps, local_rate, availability)
-    asked = Asked(
+    asked = TrainingOptions(
         places(data), epsilon, delta, target, schema, places(public or ()), bounds_epsilon, method, loss, model, protector,
         protector_share, adjacency, max_grad_norm, size_is_public, separator, decimal, cache, records, ray_workers, ray_address,
         clients, isolation=isolation, seed=seed,
@@ -148,7 +148,7 @@ def train(
     trained(asked, out, tuning=tuning, payment=payment, dry_run=dry_run, json_output=json_output)
 
 
-def go_on(out: Path, ledger: str | None, json_output: bool, network: Network | None = None) -> None:
+def go_on(out: Path, ledger: str | None, json_output: bool, network: NetworkFit | None = None) -> None:
     """Go on with a run that was stopped; ``network``: over which its clients are asked, where it had one."""
     if is_whole(out):
         say(f"{out} is whole: nothing was left to do")
@@ -165,8 +165,8 @@ def go_on(out: Path, ledger: str | None, json_output: bool, network: Network | N
 
 
 def trained(
-    asked: Asked, out: Path, *, tuning: Tuning | None = None, spent: str | dict[str, Any] | None = None,
-    payment: Payment | None = None, dry_run: bool = False, json_output: bool = False, network: Network | None = None,
+    asked: TrainingOptions, out: Path, *, tuning: TuningOptions | None = None, spent: str | dict[str, Any] | None = None,
+    payment: Payment | None = None, dry_run: bool = False, json_output: bool = False, network: NetworkFit | None = None,
 ) -> None:  # fmt: skip
     """Train and write what was asked; ``spent``: where it is written down what was spent, of a run that is taken up.
 
@@ -219,7 +219,9 @@ def trained(
     _show(fitted, out, warnings, json_output)
 
 
-def _fits(payment: Payment, tuning: Tuning | None, resolved: Resolved, fit: Fit, records: int | None = None) -> None:
+def _fits(
+    payment: Payment, tuning: TuningOptions | None, resolved: Resolved, fit: Fit, records: int | None = None
+) -> None:
     """Refuse, before anything is bought or read, a run that the account could not pay for; what it takes to train may depend
     on ``records``, and is looked at once they are known.
     """
@@ -240,7 +242,12 @@ def _fits(payment: Payment, tuning: Tuning | None, resolved: Resolved, fit: Fit,
 
 
 def _bought(
-    asked: Asked, resolved: Resolved, public: bool, kept: Kept, tuning: Tuning | None, report: Callable[..., None]
+    asked: TrainingOptions,
+    resolved: Resolved,
+    public: bool,
+    kept: KeptRun,
+    tuning: TuningOptions | None,
+    report: Callable[..., None],
 ) -> Resolved:
     """With the bounds that there are to buy, written down before anything is made of them."""
     records = resolved.look(partial(report, "checking the files"))
@@ -273,8 +280,8 @@ def _own(caught: list[python_warnings.WarningMessage]) -> list[str]:
 
 
 def _fit(
-    asked: Asked, resolved: Resolved, separator: Dialect, cache: Path | None, report: Callable[..., None],
-    kept: Kept, tuning: Tuning | None, over: Callable[..., Fitted] | None,
+    asked: TrainingOptions, resolved: Resolved, separator: Dialect, cache: Path | None, report: Callable[..., None],
+    kept: KeptRun, tuning: TuningOptions | None, over: Callable[..., Fitted] | None,
 ) -> tuple[Fitted, str]:  # fmt: skip
     """What was fitted, and in words how its settings were found, if they were searched."""
     from ...tables.fit.build import ready_files
@@ -352,7 +359,7 @@ def _disjoint(data: list[Place], public: list[Place]) -> None:
         raise ValueError(f"{both[0]}: is private data and --public at once; pass other rows as public")
 
 
-def _room(asked: Asked, out: Path) -> Path | None:
+def _room(asked: TrainingOptions, out: Path) -> Path | None:
     """Where large files are decoded to: beside the run, where there should be room; small ones stay in memory.
 
     Workers keep theirs in their own memory unless told otherwise.
@@ -362,5 +369,5 @@ def _room(asked: Asked, out: Path) -> Path | None:
 
     if asked.cache is not None or asked.records is not None or not asked.data:
         return asked.cache
-    large = sum(map(size_of, find_files([*asked.data]))) > LARGE
+    large = sum(map(size_of, find_files([*asked.data]))) > LARGE_FILE_BYTES
     return out.parent if large and out.parent.is_dir() and os.access(out.parent, os.W_OK) else None

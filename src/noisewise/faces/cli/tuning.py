@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .main import errors
-from .request import Asked, loss_of, of_classes
+from .request import TrainingOptions, loss_of, of_classes
 
 if TYPE_CHECKING:
     from ...accounts.account import Account
@@ -25,7 +25,7 @@ EXAMPLE = '[[candidate]]\nmethod = "descent"\nmax_grad_norm = 0.5'
 
 
 @dataclass(frozen=True)
-class Tuning:
+class TuningOptions:
     """How to search, and among which settings."""
 
     how: str
@@ -34,9 +34,9 @@ class Tuning:
     size: int | None = None
 
 
-def tuning_of(how: str | None, candidates: Path | None, jobs: int, size: int | None) -> Tuning | None:
+def tuning_of(how: str | None, candidates: Path | None, jobs: int, size: int | None) -> TuningOptions | None:
     """What the options ask for; None for no search."""
-    from ...tune.settings import read_candidates
+    from ...tune.candidates import read_candidates
 
     if how is None:
         if candidates is not None:
@@ -46,10 +46,10 @@ def tuning_of(how: str | None, candidates: Path | None, jobs: int, size: int | N
         raise ValueError(f"--tune is {how!r}; pass one of {', '.join(HOW)}")
     if candidates is None:
         raise ValueError("--candidates is missing; pass a file of settings to search, see noisewise train --help")
-    return Tuning(how, read_candidates(candidates), jobs, size)
+    return TuningOptions(how, read_candidates(candidates), jobs, size)
 
 
-def unfitted(asked: Asked, schema: Schema) -> Estimator:
+def unfitted(asked: TrainingOptions, schema: Schema) -> Estimator:
     """The estimator whose settings are searched: a classifier for classes, a regressor for a number."""
     from ..sklearn import PrivateClassifier, PrivateRegressor
 
@@ -63,7 +63,7 @@ def unfitted(asked: Asked, schema: Schema) -> Estimator:
 
 def searched(
     estimator: Estimator,
-    tuning: Tuning,
+    tuning: TuningOptions,
     data: list[Place],
     reading: dict[str, Any],
     purse: Purse | Account,

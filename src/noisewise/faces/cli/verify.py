@@ -104,8 +104,8 @@ RINGS = {
 
 def _code(path: Path) -> list[dict[str, Any]] | None:
     """The files that a statement lists; None where it lists none."""
-    from ...statements.json_shapes import check_shape
     from ...statements.reading_list import CODE, installed, odd_code
+    from ...statements.seal import check_shape
 
     data = _document(path / "statement.json" if path.is_dir() else path)
     code = data.get("code") if isinstance(data, dict) else None

@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...accounts import Budget
-from ...evidence.metrics import ABOUT_95, NAMES, of_numbers
-from ...evidence.quality import class_figures
+from ...evidence.metrics import ABOUT_95, NAMES, class_figures, of_numbers
 from ...guest import method_named
 from ...methods import known_names
 from ...tables.fit.labels import Classes
@@ -30,7 +29,7 @@ from ...trusted import validate
 from ...trusted.events import Adjacency
 from ...trusted.losses import USUAL
 from ..sklearn import PrivateClassifier, PrivateRegressor
-from .outcome import LEAST, METRICS, Row, ranked
+from .outcome import METRICS, MIN_REPEATS, Row, ranked
 
 Array = NDArray[Any]
 Report = Callable[[int, int], None]
@@ -55,7 +54,7 @@ class Settings:
     seed: int
 
 
-class Parts(NamedTuple):
+class RepeatRows(NamedTuple):
     """Row numbers of one repeat."""
 
     private: NDArray[np.int64]  # with repeats: drawn with replacement
@@ -64,7 +63,7 @@ class Parts(NamedTuple):
     seed: int
 
 
-class Outcome(NamedTuple):
+class RepeatScore(NamedTuple):
     """One training: its score, or why it was refused."""
 
     method: str
@@ -187,15 +186,15 @@ NOTE = (
 )
 
 
-def split_rows(rows: int, settings: Settings, repeat: int) -> Parts:
+def split_rows(rows: int, settings: Settings, repeat: int) -> RepeatRows:
     """The rows of one repeat, the same for every method."""
     rng = np.random.default_rng([settings.seed, repeat])
     private, public, _ = sizes(rows, settings.public_share)
     pool, given, test = np.split(rng.permutation(rows), [private, private + public])
-    return Parts(rng.choice(pool, settings.size), given, test, int(rng.integers(2**31)))
+    return RepeatRows(rng.choice(pool, settings.size), given, test, int(rng.integers(2**31)))
 
 
-def _run(cells: Sequence[tuple[str, int]], X: Array, y: Array, settings: Settings, jobs: int) -> Iterator[Outcome]:
+def _run(cells: Sequence[tuple[str, int]], X: Array, y: Array, settings: Settings, jobs: int) -> Iterator[RepeatScore]:
     if jobs == 1:
         yield from (_outcome(name, repeat, X, y, settings) for name, repeat in cells)
         return
@@ -206,12 +205,12 @@ def _run(cells: Sequence[tuple[str, int]], X: Array, y: Array, settings: Setting
     )
 
 
-def _in_worker(name: str, repeat: int, X: Array, y: Array, settings: Settings) -> Outcome:
+def _in_worker(name: str, repeat: int, X: Array, y: Array, settings: Settings) -> RepeatScore:
     os.environ["OMP_NUM_THREADS"] = "1"
     return _outcome(name, repeat, X, y, settings)
 
 
-def _outcome(name: str, repeat: int, X: Array, y: Array, settings: Settings) -> Outcome:
+def _outcome(name: str, repeat: int, X: Array, y: Array, settings: Settings) -> RepeatScore:
     parts = split_rows(len(X), settings, repeat)
     estimator = _estimator(name, settings, parts.seed)
     given = method_named(name).needs_public and len(parts.public) > 0
@@ -227,7 +226,7 @@ def _outcome(name: str, repeat: int, X: Array, y: Array, settings: Settings) -> 
         except ValueError as error:
             score, refused = math.nan, " ".join(str(error).split())
     texts = tuple(dict.fromkeys(str(warning.message) for warning in caught))
-    return Outcome(name, repeat, None if refused else score, refused, time.perf_counter() - started, texts, found)
+    return RepeatScore(name, repeat, None if refused else score, refused, time.perf_counter() - started, texts, found)
 
 
 def _estimator(name: str, settings: Settings, seed: int) -> Any:
@@ -261,7 +260,7 @@ def _metrics(estimator: Any, X: Array, y: Array) -> dict[str, float]:
     return {metric: one.value for metric, one in figures.metrics.items() if one.value is not None}
 
 
-def _summed(outcomes: Sequence[Outcome]) -> dict[str, dict[str, Any]]:
+def _summed(outcomes: Sequence[RepeatScore]) -> dict[str, dict[str, Any]]:
     """Mean and 95 % interval over the repeats of each figure that all of them have."""
     shared = [metric for metric in NAMES if all(metric in outcome.metrics for outcome in outcomes)]
     summed: dict[str, dict[str, Any]] = {}
@@ -272,7 +271,7 @@ def _summed(outcomes: Sequence[Outcome]) -> dict[str, dict[str, Any]]:
     return summed
 
 
-def _row(name: str, outcomes: Sequence[Outcome]) -> Row:
+def _row(name: str, outcomes: Sequence[RepeatScore]) -> Row:
     kind = method_named(name)
     seconds = float(np.median([outcome.seconds for outcome in outcomes]))
     refused = next((outcome.refused for outcome in outcomes if outcome.refused), None)
@@ -302,7 +301,7 @@ def _against_reference(rows: Sequence[Row], task: str) -> list[Row]:
 
 def _mean_and_error(values: NDArray[np.float64]) -> tuple[float, float | None]:
     """The mean and its standard error, which is None where there are too few values to tell."""
-    error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) >= LEAST else None
+    error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) >= MIN_REPEATS else None
     return float(np.mean(values)), error
 
 

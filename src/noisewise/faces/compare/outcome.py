@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 METRICS = {"classification": "accuracy", "regression": "mean squared error"}
-LEAST = 3  # repeats that tell how far they scatter: two can agree by chance
+MIN_REPEATS = 3  # that tell how far scores scatter: two can agree by chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def against(worse: float, error: float | None, unit: float) -> str:
 
 def scatter(repeats: int) -> str:
     """In words, what is known of how far repeats lie apart."""
-    if repeats >= LEAST:
+    if repeats >= MIN_REPEATS:
         return f"mean of {repeats} repeats ± its standard error"
     return "one training each: spread unknown" if repeats == 1 else f"mean of {repeats} repeats: spread unknown"
 

@@ -8,24 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...accounts.paying import planned_budget
-from ...tables.fit.auto import Choice, choice_for, outline_for, why
+from ...tables.fit.auto import AutoChoice, choice_for, outline_for, why
 from ...tables.fit.build import TABLES
 from ...trusted import validate
 from ...trusted.accountants.plan import RATES, STEPS, in_words, persons_in_words, plan_rows, records_needed
 from ...trusted.accountants.terms import Budget
 from ...trusted.events import Adjacency
-from ...trusted.features.table_columns import TableColumn
+from ...trusted.features.features import TableColumn
 from ...trusted.units import RECORD, Unit
-from .advice import recommendation
 from .expected import expected
-from .plans import Plan
-from .tuning import CANDIDATES, tunings
+from .plans import CANDIDATES, Plan, recommendation, tunings
 
 if TYPE_CHECKING:
     from ...accounts.ledger import Ledger
     from ...tables.schema import Schema
 
-MOST_COLUMNS = 1_000_000
+MAX_COLUMNS = 1_000_000
 
 
 def plan(
@@ -114,8 +112,8 @@ def _table_of(columns: int | None, given: Schema | str | Path | None) -> _Table:
     if given is None:
         assert columns is not None
         validate.whole(columns=columns)
-        if columns > MOST_COLUMNS:
-            raise ValueError(f"columns is more than {MOST_COLUMNS}; pass as many as a table has")
+        if columns > MAX_COLUMNS:
+            raise ValueError(f"columns is more than {MAX_COLUMNS}; pass as many as a table has")
         return _Table(tuple(TableColumn(f"x{i}", (0.0, 1.0), (0.0, 1.0)) for i in range(columns)), columns)
     schema = given if isinstance(given, Schema) else read_schema(Path(given))
     if left := [gap for gap in gaps(schema) if gap.what != "bounds"]:
@@ -125,7 +123,7 @@ def _table_of(columns: int | None, given: Schema | str | Path | None) -> _Table:
     return _Table(columns_of(known), len(Encoder(known).low), known.protects, target, declared=True)
 
 
-def _features(choice: Choice, table: _Table, budget: Budget, unit: Unit) -> dict[str, Any]:
+def _features(choice: AutoChoice, table: _Table, budget: Budget, unit: Unit) -> dict[str, Any]:
     """What "auto" would make of such a table, by the rules that it follows."""
     assert choice.size is not None
     made = outline_for(table.columns, budget, choice.size, unit)

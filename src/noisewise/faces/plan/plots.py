@@ -10,7 +10,7 @@ from typing import Any
 from ...evidence.figures import BLUE, GREEN, GREY, ORANGE, STYLES, label_axes, note, panels, save_figure
 from ...trusted.accountants.plan import PlanRow, sampling_name
 from .expected import Expected
-from .tuning import EXPONENTIAL, NONE, PUBLIC, SELECTION, Tuning
+from .plans import EXPONENTIAL, NONE, PUBLIC, SELECTION, Tuning
 
 LOOKS = {SELECTION: (BLUE, "-", "o"), EXPONENTIAL: (ORANGE, "--", "s"), PUBLIC: (GREEN, "-.", "^")}
 

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ...trusted import torch_extra as _torch_extra  # noqa: F401  first: it says what to install where torch is missing
 
 if TYPE_CHECKING:
-    from .dplstm import DPGRU, DPLSTM, DPRNN
     from .fitted import FittedModule, load_module
-    from .loader import DPDataLoader
-    from .memory import BatchMemoryManager, wrap_data_loader
+    from .loader import BatchMemoryManager, DPDataLoader, wrap_data_loader
     from .optimizer import DPOptimizer
     from .privacy_engine import PrivacyEngine
     from .schedulers import ExponentialGradClip, ExponentialNoise, LambdaGradClip, LambdaNoise, StepGradClip, StepNoise
-    from .validator import ModuleValidator, UnsupportedModuleError
+    from .validator import DPGRU, DPLSTM, DPRNN, ModuleValidator, UnsupportedModuleError
 
 __all__ = [
     "DPGRU",
@@ -41,10 +39,8 @@ __all__ = [
     "wrap_data_loader",
 ]
 _HOMES = {
-    "dplstm": ("DPGRU", "DPLSTM", "DPRNN"),
     "fitted": ("FittedModule", "load_module"),
-    "loader": ("DPDataLoader",),
-    "memory": ("BatchMemoryManager", "wrap_data_loader"),
+    "loader": ("BatchMemoryManager", "DPDataLoader", "wrap_data_loader"),
     "optimizer": ("DPOptimizer",),
     "privacy_engine": ("PrivacyEngine",),
     "schedulers": (
@@ -55,7 +51,7 @@ _HOMES = {
         "StepGradClip",
         "StepNoise",
     ),
-    "validator": ("ModuleValidator", "UnsupportedModuleError"),
+    "validator": ("DPGRU", "DPLSTM", "DPRNN", "ModuleValidator", "UnsupportedModuleError"),
 }
 
 

@@ -23,14 +23,14 @@ from ...methods import Method, isolation_of
 from ...remote.torchrun import started_by_torchrun
 from ...statements.statement import Statement, make_statement
 from ...tables.fit.build import plain_values, seed_of
-from ...train import Progress, Records, Trained, train
+from ...train import Records, StepProgress, Trained, train
 from ...trusted import validate
-from ...trusted.models.module import CHUNK, ModuleModel, TensorRows
+from ...trusted.models.module import ROWS_PER_PASS, ModuleModel, TensorRows
 from ...trusted.torch_extra import Tensor
 from ..progress import bar
 from .fitted import FittedModule
 from .handed_over import handed_over, refuse_ranges, specs_of
-from .processes import Ready, among_ranks, fitted_module
+from .processes import ReadyModule, among_ranks, fitted_module
 from .requested import ARITHMETICS, Size, chosen, chunk_for, digest_of, size_of, with_batches, with_clip
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from ...accounts.ledger import Ledger
 
-SHOWN = 8  # names of parameters that a statement lists
+MAX_LISTED_NAMES = 8  # of parameters, in a statement
 
 
 def fit(
@@ -61,7 +61,7 @@ def fit(
     learning_rate: float | None = None,
     settings: Mapping[str, Any] | None = None,
     loss_reduction: str | None = None,
-    max_physical_batch_size: int = CHUNK,
+    max_physical_batch_size: int = ROWS_PER_PASS,
     arithmetic: str | None = None,
     device: Any = None,
     purse: Purse | Account | None = None,
@@ -70,7 +70,7 @@ def fit(
     checkpoint: str | os.PathLike[str] | None = None,
     resume: str | os.PathLike[str] | None = None,
     random_state: Any = None,
-    progress: Progress | bool | None = None,
+    progress: StepProgress | bool | None = None,
     isolation: str = "sandbox",
 ) -> FittedModule:
     """Train a copy of ``module`` on private records under ``budget``; what trains is what requires a gradient.
@@ -146,7 +146,7 @@ def fit(
     given = {"optimizer": optimizer, "learning_rate": learning_rate, **(settings or {})}
     asked = asked.with_settings(**{name: value for name, value in given.items() if value is not None})
 
-    def prepared(rows: TensorRows, records: int) -> Ready:
+    def prepared(rows: TensorRows, records: int) -> ReadyModule:
         """All that is decided before the first question, for ``rows`` of so many ``records``."""
         size = size_of(records, budget, size_is_public=bool(size_is_public), expected_size=expected_size)
         how = with_batches(asked, size, steps=steps, epochs=epochs, batch_size=batch_size)
@@ -159,9 +159,9 @@ def fit(
         how = with_clip(how, max_grad_norm, clipping, len(model.groups))
         refuse_ranges(model, rows)
         said = _settings(budget, how, model, size, random_state=seed, batch_size=batch_size, epochs=epochs)
-        return Ready(how, size, model, said)
+        return ReadyModule(how, size, model, said)
 
-    def run(ready: Ready, inputs: Any, targets: Any) -> FittedModule:
+    def run(ready: ReadyModule, inputs: Any, targets: Any) -> FittedModule:
         how, size, model, said = ready
         known = None
         if public is not None:
@@ -263,7 +263,7 @@ def _journal(checkpoint: Any, said: Mapping[str, Any], model: ModuleModel) -> It
 
 
 @contextmanager
-def _shown(progress: Progress | bool | None) -> Iterator[Progress | None]:
+def _shown(progress: StepProgress | bool | None) -> Iterator[StepProgress | None]:
     """Released facts as they come: a bar on a terminal, the caller's own function, or nothing."""
     if callable(progress):
         yield progress
@@ -310,5 +310,5 @@ def _stated(
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+    more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
+    return ", ".join(names[:MAX_LISTED_NAMES]) + more

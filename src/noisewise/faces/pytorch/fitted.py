@@ -15,7 +15,7 @@ from ...statements.seal import FORMAT, TRACE_FORMAT
 from ...statements.statement import Statement
 from ...trusted.events import to_dict
 from ...trusted.torch_extra import Tensor, torch
-from ...trusted.trace import Released
+from ...trusted.units import Released
 
 if TYPE_CHECKING:
     from torch.nn import Module

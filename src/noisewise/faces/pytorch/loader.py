@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
+from torch.optim import Optimizer
 from torch.utils._pytree import tree_map
 from torch.utils.data import (
     BatchSampler,
@@ -30,10 +31,11 @@ from ...trusted import validate
 from ...trusted.events import FULL, Sampling
 from ...trusted.process import hide_memory
 from ...trusted.torch_extra import Tensor, torch
-from .handed_out import unmarked, with_mark
-from .run import Run
+from .handed_over import unmarked, with_mark
+from .optimizer import DPOptimizer
+from .run import EngineRun
 
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 
 
 class DPDataLoader(DataLoader[Any]):
@@ -44,7 +46,7 @@ class DPDataLoader(DataLoader[Any]):
     read before its batch is paid for.
     """
 
-    def __init__(self, loader: DataLoader[Any], run: Run, *, batches: int, empty: Any) -> None:
+    def __init__(self, loader: DataLoader[Any], run: EngineRun, *, batches: int, empty: Any) -> None:
         super().__init__(
             loader.dataset,
             batch_size=loader.batch_size,
@@ -90,7 +92,7 @@ class DPDataLoader(DataLoader[Any]):
                 self.run.marks = bool(unmarked(piece)[1])
                 yield piece
 
-    def records(self, rows: Rows) -> Any:
+    def records(self, rows: RowNumbers) -> Any:
         """These records as a batch; no rows give tensors without rows."""
         if not len(rows):
             return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, self._empty)
@@ -146,7 +148,7 @@ def _as_they_are(records: list[Any]) -> list[Any]:
     return records
 
 
-def tensors_of(loader: DataLoader[Any]) -> tuple[tuple[Tensor, ...] | None, Rows | None]:
+def tensors_of(loader: DataLoader[Any]) -> tuple[tuple[Tensor, ...] | None, RowNumbers | None]:
     """The tensors that rows can be taken from at once, and where, if that gives what the data set and the loader would."""
     if loader.collate_fn is not default_collate or loader.num_workers or loader.pin_memory:
         return None, None
@@ -223,3 +225,52 @@ def _emptied(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return type(value)(_emptied(one) for one in value if isinstance(one, Tensor | Mapping | tuple | list))
     return type(value)()
+
+
+# Large batches on small memory: a batch goes through the module in pieces, and has one step and one price.
+
+
+class BatchMemoryManager:
+    """``with BatchMemoryManager(data_loader=, max_physical_batch_size=, optimizer=) as loader``: train on its pieces.
+
+    The loop stays as it is, ``zero_grad``, ``backward`` and ``step`` for each piece; only the step after the last piece of a
+    batch is one. The result is that of the whole batch at once, up to the rounding of sums. Records are read piece by piece.
+    """
+
+    def __init__(self, *, data_loader: DataLoader[Any], max_physical_batch_size: int, optimizer: Optimizer) -> None:
+        validate.whole(max_physical_batch_size=max_physical_batch_size)
+        if not isinstance(data_loader, DPDataLoader):
+            raise TypeError("data_loader is not private; pass the one that make_private returned")
+        if not isinstance(optimizer, DPOptimizer) or optimizer.run is not data_loader.run:
+            raise ValueError("optimizer and data_loader are not of one run; pass both as make_private returned them")
+        self._pieces = Pieces(data_loader, int(max_physical_batch_size))
+
+    def __enter__(self) -> Pieces:
+        return self._pieces
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+class Pieces:
+    """A private data loader that hands out its batches in pieces."""
+
+    def __init__(self, loader: DPDataLoader, most: int) -> None:
+        self._loader, self._most = loader, most
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._loader.pieces(self._most)
+
+    def __len__(self) -> int:
+        """How many pieces there are if batches have their expected size."""
+        return len(self._loader) * -(-int(self._loader.batch_size or 1) // self._most)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+def wrap_data_loader(*, data_loader: DataLoader[Any], max_batch_size: int, optimizer: Optimizer) -> Pieces:
+    """The pieces without a ``with`` block."""
+    pieces = BatchMemoryManager(data_loader=data_loader, max_physical_batch_size=max_batch_size, optimizer=optimizer)
+    with pieces as loader:
+        return loader

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from ...accounts import Meter, PlanMeter
 from ...accounts.account import Account, account_of, paying, private_fit_begins
-from ...accounts.purse import Part, Purse
+from ...accounts.purse import Purse, PurseShare
 from ...accounts.replay import replayed
 from ...trusted import validate
 from ...trusted.accountants.base import currency
@@ -29,9 +29,9 @@ from ...trusted.events import FULL, Adjacency, Gaussian, Leaf, Repeated, Samplin
 from ...trusted.gate import Gate
 from ...trusted.tickets import Tally, Ticket
 
-MOST_STEPS = 10**9
+MAX_STEPS = 10**9
 USUAL_DELTA = 1e-5  # of a plan for which no budget was given; its events have a price at any other
-Kind = Literal["plan", "filter", "counter", "nothing"]
+MeterKind = Literal["plan", "filter", "counter", "nothing"]
 
 NEEDS_CAP = (
     "noise that changes while training needs a cap that was fixed beforehand: pass budget=nw.Budget(epsilon, delta) to "
@@ -39,7 +39,7 @@ NEEDS_CAP = (
 )
 
 
-class Ledger:
+class LoopMeter:
     """Pays for every batch before it is drawn, and says what that costs."""
 
     def __init__(
@@ -59,9 +59,9 @@ class Ledger:
         self.account: Account | None = account_of(purse)
         self.identity = uuid.uuid4().hex  # of this run, in its checkpoints
         self._resumed: dict[str, Counter[Leaf]] = {}
-        self._part: Part | None = None
+        self._part: PurseShare | None = None
         self.budget = budget
-        self.kind: Kind = "counter"
+        self.kind: MeterKind = "counter"
         self._meter(Tally())
         if noise == 0:
             if budget is not None:
@@ -202,7 +202,7 @@ class Ledger:
 class Spent(NamedTuple):
     """What was spent."""
 
-    ledger: Ledger
+    ledger: LoopMeter
 
     @property
     def history(self) -> list[tuple[float, float, int]]:
@@ -226,7 +226,7 @@ def most_steps(budget: Budget, leaf: Leaf) -> int:
         except ValueError:  # this order can hold nothing
             continue
         most = max(most, own.cap / own.cost(leaf))
-    return min(int(most), MOST_STEPS)
+    return min(int(most), MAX_STEPS)
 
 
 def _events(stated: Sequence[Mapping[str, Any]]) -> Counter[Leaf]:

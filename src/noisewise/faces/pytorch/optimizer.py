@@ -12,18 +12,18 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ...trusted.torch_extra import Tensor, torch
-from .run import Clip, Run
+from .run import ClipNorm, EngineRun
 
 OWN = "noisewise"  # the field of a state_dict that holds noise and clip
 _TRAINED: dict[int, tuple[Any, Any]] = {}  # by id, a parameter and the private run that trains it, as long as both live
 
 
-def _trained_by(parameter: Any) -> Run | None:
+def _trained_by(parameter: Any) -> EngineRun | None:
     own, run = _TRAINED.get(id(parameter), (None, None))
     return run() if own is not None and own() is parameter else None
 
 
-def _claim(parameters: Sequence[Tensor], run: Run) -> None:
+def _claim(parameters: Sequence[Tensor], run: EngineRun) -> None:
     for parameter in parameters:
         gone = partial(_TRAINED.pop, id(parameter), None)
         _TRAINED[id(parameter)] = weakref.ref(parameter, lambda _, gone=gone: gone()), weakref.ref(run)  # type: ignore[misc]
@@ -52,7 +52,9 @@ class DPOptimizer(Optimizer):
     come (``BatchMemoryManager``) it only notes the piece.
     """
 
-    def __init__(self, optimizer: Optimizer, run: Run) -> None:  # no super().__init__: everything is the given one's
+    def __init__(
+        self, optimizer: Optimizer, run: EngineRun
+    ) -> None:  # no super().__init__: everything is the given one's
         self.original_optimizer, self.run = optimizer, run
         _claim(run.parameters, run)
         self.step_hook: Callable[[DPOptimizer], None] | None = None
@@ -108,12 +110,12 @@ class DPOptimizer(Optimizer):
         self.run.noise = value
 
     @property
-    def max_grad_norm(self) -> Clip:
+    def max_grad_norm(self) -> ClipNorm:
         """The clip of the next batch: one number, or one for each parameter."""
         return self.run.clip
 
     @max_grad_norm.setter
-    def max_grad_norm(self, value: Clip) -> None:
+    def max_grad_norm(self, value: ClipNorm) -> None:
         self.run.clip = value
 
     @property

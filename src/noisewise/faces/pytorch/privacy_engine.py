@@ -29,14 +29,12 @@ from ...trusted.events import ADJACENCIES, Adjacency
 from ...trusted.models.module import uncompiled
 from ...trusted.stores.totals import expected_size
 from ...trusted.torch_extra import torch
-from .calls import Forward, take_off
-from .criterion import Criterion
+from .criterion import Criterion, Forward, take_off
 from .loader import DPDataLoader, check_loader, draws_of, empty_batch, explain_loader
-from .loop_meter import Ledger, Spent
+from .loop_meter import LoopMeter, Spent
 from .optimizer import DPOptimizer, check_optimizer
 from .rehearsals import Rehearsals
-from .run import Run, checked_clip
-from .stated import statement_of
+from .run import EngineRun, checked_clip, statement_of
 from .validator import ModuleValidator
 
 ACCOUNTANTS = {"auto": "auto", "prv": "auto", "pld": "pld", "rdp": "rdp"}
@@ -113,7 +111,7 @@ class PrivacyEngine:
         self._account = payer(None, ledger, dataset)
         self._accountant, self._adjacency = ACCOUNTANTS[accountant], adjacency
         self.secure_mode = True  # noise is drawn exactly, from the operating system's entropy, always
-        self._run: Run | None = None
+        self._run: EngineRun | None = None
         self._words: dict[str, Any] = {}
 
     # -- making things private --------------------------------------------------------------------------------------
@@ -183,7 +181,7 @@ class PrivacyEngine:
         noise = float(noise_multiplier)
         if self._account is not None and purse is not None:
             raise ValueError("purse and the engine's ledger both say where the budget comes from; pass one of them")
-        ledger = Ledger(
+        ledger = LoopMeter(
             draws.sampling,
             adjacency,
             noise,
@@ -196,7 +194,9 @@ class PrivacyEngine:
         if criterion is None:
             warnings.warn(OWN_LOSS, stacklevel=2)
         expected = expected_size(draws.sampling, draws.size)
-        run = Run(ledger, layout, parameters, noise=noise, clip=clip, expected=expected, mean=loss_reduction == "mean")
+        run = EngineRun(
+            ledger, layout, parameters, noise=noise, clip=clip, expected=expected, mean=loss_reduction == "mean"
+        )
         self._run, self._own_loss = run, criterion is None
         self._words = _words(module, criterion, run, declared=public_size is not None)
         Forward(module, run, rehearsals, attached=criterion is None)
@@ -243,7 +243,7 @@ class PrivacyEngine:
             **kwargs,
         )
 
-    def _warn(self, ledger: Ledger) -> None:
+    def _warn(self, ledger: LoopMeter) -> None:
         if ledger.kind == "counter":
             warnings.warn(
                 "make_private without epochs= or budget= only counts: get_epsilon holds for a number of steps that was fixed "
@@ -273,7 +273,7 @@ class PrivacyEngine:
         """What the parameters promise, with every event and everything that is assumed."""
         return statement_of(self._own(), self._words, own_loss=self._own_loss, delta=delta)
 
-    def _own(self) -> Run:
+    def _own(self) -> EngineRun:
         if self._run is None:
             raise RuntimeError("nothing is private yet; call make_private or make_private_with_epsilon first")
         return self._run
@@ -371,7 +371,7 @@ def _check(batch_first: bool, loss_reduction: str, clipping: str, generator: Any
         raise ValueError("noise_generator: noise that can be drawn again is not private; leave it out")
 
 
-def _words(module: nn.Module, criterion: Any, run: Run, *, declared: bool) -> dict[str, Any]:
+def _words(module: nn.Module, criterion: Any, run: EngineRun, *, declared: bool) -> dict[str, Any]:
     size = "a number of records that was declared" if declared else "the number of records, len(dataset)"
     return {
         "model": type(module).__name__,

@@ -25,9 +25,9 @@ from ...tables.refusal import Refusal, our_words
 from ...trusted.engine import Refused
 from ...trusted.events import from_dict, to_dict
 from ...trusted.models.module import ModuleModel, TensorRows
-from ...trusted.stores.modules import MOST
+from ...trusted.stores.modules import MAX_RECORDS
 from ...trusted.torch_extra import Tensor, torch
-from ...trusted.trace import Released
+from ...trusted.units import Released
 from .fitted import FittedModule
 from .handed_over import PASS, handed_over, specs_of
 from .requested import Size
@@ -35,10 +35,10 @@ from .requested import Size
 if TYPE_CHECKING:
     from torch.nn import Module
 
-PIECE = 1024  # records: public, and the same for any number of ranks
+RECORDS_PER_PIECE = 1024  # public, and the same for any number of ranks
 
 
-class Ready(NamedTuple):
+class ReadyModule(NamedTuple):
     """A fit that is decided, before the first question."""
 
     method: Method
@@ -48,7 +48,7 @@ class Ready(NamedTuple):
 
 
 def fitted_module(
-    ready: Ready, module: Module, theta: Any, statement: Statement, trace: Any, steps: int, size: float | None
+    ready: ReadyModule, module: Module, theta: Any, statement: Statement, trace: Any, steps: int, size: float | None
 ) -> FittedModule:
     """What a fit leaves, from what was released."""
     trained = ready.model.trained(theta)
@@ -60,22 +60,22 @@ def fitted_module(
 def among_ranks(
     dataset: Any,
     module: Module,
-    prepared: Callable[[TensorRows, int], Ready],
-    run: Callable[[Ready, Any, Any], FittedModule],
+    prepared: Callable[[TensorRows, int], ReadyModule],
+    run: Callable[[ReadyModule, Any, Any], FittedModule],
     *,
     may_restart: bool,
 ) -> FittedModule:
     """The same fitted module at every rank. ``may_restart``: what was spent is known to a process that torchrun starts anew."""
     line = common_line()
-    made: list[Ready] = []
+    made: list[ReadyModule] = []
 
     def make() -> Holding:
-        records, parts = _count(dataset), cut(_count(dataset), PIECE, line.rank, line.ranks)
+        records, parts = _count(dataset), cut(_count(dataset), RECORDS_PER_PIECE, line.rank, line.world_size)
         rows = _own(dataset, [number for part in parts for number in part])
         ready = prepared(rows, records)
-        ready.model.ranks = line.ranks
+        ready.model.world_size = line.world_size
         made.append(ready)
-        numbers = tuple(range(line.rank, -(-records // PIECE), line.ranks))
+        numbers = tuple(range(line.rank, -(-records // RECORDS_PER_PIECE), line.world_size))
         stamp = _stamp(ready.model, records, rows)
         return Holding(numbers, tuple(map(len, parts)), rows.inputs, rows.targets, model=ready.model, stamp=stamp)
 
@@ -92,8 +92,8 @@ def among_ranks(
                 f"torchrun has started this script anew (restart {count}), and what the attempt before it spent is written "
                 "down nowhere; pass checkpoint= to go on, or fit inside nw.spending(..., store=FILE), which counts both"
             )
-        pieces = -(-_count(dataset) // PIECE)
-        rows, targets = spread_tensors(lead, "module", pieces, lambda: _shapes(made[-1].model), MOST)
+        pieces = -(-_count(dataset) // RECORDS_PER_PIECE)
+        rows, targets = spread_tensors(lead, "module", pieces, lambda: _shapes(made[-1].model), MAX_RECORDS)
         fitted = run(made[-1], rows, targets)
         lead.stop(_released(fitted, made[-1].model))
         return fitted

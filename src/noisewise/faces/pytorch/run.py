@@ -15,34 +15,42 @@ got into a gradient has its own noise in it: that of the event which was paid.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._version import __version__
+from ...statements.reading_list import RunKind, code_of, files_of
+from ...statements.statement import FORMAT, HYPER_PARAMETERS, Statement, promised
+from ...statements.wording import FORMATS, derived_words
+from ...trusted.arithmetic import Arithmetic
 from ...trusted.counts import NotCopied
 from ...trusted.engine import Layout, Refused, Tape, clip_factors, in_units
+from ...trusted.engine.torch_names import untested
+from ...trusted.events import Repeated, to_dict
 from ...trusted.process import hide_memory
-from ...trusted.stores.modules import ONES, margin
+from ...trusted.stores.modules import APART, ONES, margin
 from ...trusted.stores.totals import IntegerTotal
 from ...trusted.tickets import Ticket
 from ...trusted.torch_extra import Tensor, torch
-from .loop_meter import Ledger
+from ...trusted.units import RECORD
+from .loop_meter import LoopMeter
 
-MOST = float(1 << 61)
-AT_ONCE = 1 << 21  # numbers that get their noise in one call
-Clip = float | tuple[float, ...]
+MAX_GRID_UNITS = float(1 << 61)
+NUMBERS_PER_CALL = 1 << 21  # that get their noise in one call
+ClipNorm = float | tuple[float, ...]
 
 
 @dataclass
-class Batch:
+class PaidBatch:
     """A batch that was paid for, and what went through the module of it."""
 
     ticket: Ticket
     noise: float
-    clip: Clip
+    clip: ClipNorm
     last: bool = False  # whether the piece at hand is the last one
     rows: int = 0  # of the piece at hand
     stage: Literal["handed", "passed", "stepped"] = "stepped"  # of the piece at hand
@@ -52,17 +60,17 @@ class Batch:
     mark: object = None  # of the piece at hand: a pass counts for the piece that it began with, whose rows carry it
 
 
-class Run(NotCopied):
+class EngineRun(NotCopied):
     """What the loader, the hooks of the module and the optimizer share. Nobody else holds the stream."""
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: LoopMeter,
         layout: Layout,
         parameters: Sequence[Tensor],
         *,
         noise: float,
-        clip: Clip,
+        clip: ClipNorm,
         expected: float,
         mean: bool,
     ) -> None:
@@ -72,7 +80,7 @@ class Run(NotCopied):
         self.parameters = tuple(parameters)
         self._noise, self._clip = noise, clip
         self.expected, self.mean = expected, mean
-        self._batch: Batch | None = None
+        self._batch: PaidBatch | None = None
         self._waiting: list[Tensor] = []  # released gradients of batches whose step is still to come
         self._waits = 0  # how many they are
         self.marks = False  # whether rows that were handed out carry marks
@@ -105,12 +113,12 @@ class Run(NotCopied):
                 self._noise = value
 
     @property
-    def clip(self) -> Clip:
+    def clip(self) -> ClipNorm:
         """The clip of the next batch: one norm, or one for each parameter."""
         return self._clip
 
     @clip.setter
-    def clip(self, value: Clip) -> None:
+    def clip(self, value: ClipNorm) -> None:
         self._clip = checked_clip(value, len(self.parameters), isinstance(self._clip, tuple))
 
     def words(self) -> int:
@@ -119,7 +127,7 @@ class Run(NotCopied):
 
     # -- batches ---------------------------------------------------------------------------------------------------
 
-    def draw(self, records: Any) -> tuple[Batch, NDArray[np.int64]]:
+    def draw(self, records: Any) -> tuple[PaidBatch, NDArray[np.int64]]:
         """Pay for a batch and draw its secret row numbers. When it is refused, no batch is left to step on."""
         self._check_process()
         with self._lock:
@@ -127,10 +135,10 @@ class Run(NotCopied):
             if before is not None:
                 self._wait(before)
             ticket = self.ledger.draw(self._noise, records)
-            batch = self._batch = Batch(ticket, self._noise, self._clip)
+            batch = self._batch = PaidBatch(ticket, self._noise, self._clip)
             return batch, ticket.rows
 
-    def hand_out(self, batch: Batch, rows: int, *, last: bool) -> object:
+    def hand_out(self, batch: PaidBatch, rows: int, *, last: bool) -> object:
         """A piece of the batch goes to the loop, with this mark; records of another batch would count twice in this one."""
         with self._lock:
             if batch is not self._batch:
@@ -166,7 +174,7 @@ class Run(NotCopied):
             batch = self._passing(rows, mark)
             batch.fresh, batch.stage = fresh, "passed"
 
-    def _passing(self, rows: int, mark: object) -> Batch:
+    def _passing(self, rows: int, mark: object) -> PaidBatch:
         """The batch of which a piece may count now, for the first time."""
         batch = self._batch
         if batch is None or batch.mark is not mark:
@@ -221,7 +229,7 @@ class Run(NotCopied):
             self.steps += 1
         return [part / many for part in released] if self.mean and many > 1 else released
 
-    def _take(self, batch: Batch) -> None:
+    def _take(self, batch: PaidBatch) -> None:
         """Add the piece at hand to those before it: in double precision, as soon as there are two."""
         fresh, batch.any = batch.fresh, batch.any or batch.stage == "passed"
         batch.fresh, batch.stage = [], "stepped"  # first: whatever ends this early, a piece counts once
@@ -230,7 +238,7 @@ class Run(NotCopied):
         elif fresh:
             batch.sums = fresh
 
-    def _wait(self, batch: Batch) -> None:
+    def _wait(self, batch: PaidBatch) -> None:
         """Give a batch its noise; what waits is the sum of such gradients."""
         self._take(batch)
         if not batch.any:
@@ -240,7 +248,7 @@ class Run(NotCopied):
             released = [one + more for one, more in zip(self._waiting, released, strict=True)]
         self._waiting, self._waits = released, self._waits + 1
 
-    def _released(self, batch: Batch) -> list[Tensor]:
+    def _released(self, batch: PaidBatch) -> list[Tensor]:
         """The clipped sum with exact noise, over the expected number of records if losses are means."""
         norm = math.hypot(*batch.clip) if isinstance(batch.clip, tuple) else batch.clip
         released: list[Tensor] = []
@@ -254,12 +262,12 @@ class Run(NotCopied):
             ]
         return released
 
-    def _totals(self, batch: Batch, norm: float) -> Iterator[tuple[IntegerTotal, Any]]:
+    def _totals(self, batch: PaidBatch, norm: float) -> Iterator[tuple[IntegerTotal, Any]]:
         """The clipped sum in whole numbers of which ``ONES`` stand for the clip, and the kind of floats it comes in."""
         for some in self._groups:
             parameters = self.parameters[some]
             if batch.sums:
-                values = in_units(batch.sums[some], ONES / norm, MOST, self._room)
+                values = in_units(batch.sums[some], ONES / norm, MAX_GRID_UNITS, self._room)
             else:
                 values = np.zeros(_numbers(parameters), np.int64)
             double = any(parameter.dtype == torch.float64 for parameter in parameters)
@@ -272,11 +280,11 @@ def _numbers(parameters: Sequence[Tensor]) -> int:
 
 def _together(parameters: Sequence[Tensor]) -> list[slice]:
     """Neighbouring parameters that get their noise at once: few calls for small ones, little memory for large ones."""
-    starts, room = [0], AT_ONCE
+    starts, room = [0], NUMBERS_PER_CALL
     for place, parameter in enumerate(parameters):
         if parameter.numel() > room and place > starts[-1]:
             starts.append(place)
-            room = AT_ONCE
+            room = NUMBERS_PER_CALL
         room -= parameter.numel()
     return [slice(start, end) for start, end in zip(starts, [*starts[1:], len(parameters)], strict=True)]
 
@@ -291,7 +299,7 @@ OTHER_ROWS = (
 )
 
 
-def checked_clip(value: Any, parameters: int, each: bool) -> Clip:
+def checked_clip(value: Any, parameters: int, each: bool) -> ClipNorm:
     """One clip, or with ``each`` one for every parameter; a single number is dealt out evenly."""
     several = isinstance(value, list | tuple)
     numbers = [float(one) for one in value] if several else [float(value)]
@@ -306,3 +314,60 @@ def checked_clip(value: Any, parameters: int, each: bool) -> Clip:
     if len(numbers) != parameters:
         raise ValueError(f"max_grad_norm has {len(numbers)} numbers; pass one for each of {parameters} parameters")
     return tuple(numbers)
+
+
+# The privacy statement of a run in a loop of the user's own.
+
+
+ARITHMETIC = Arithmetic(
+    "assumed",
+    (
+        "sums of gradients, norms and clips in floats are as on real numbers, as every engine for modules takes them",
+        APART,
+        "AES is pseudo-random",
+    ),
+)
+LOOP = (
+    "the training loop, which sees the records: it gives each batch to the module as it comes, empty or not, trains by "
+    "loss.backward() and optimizer.step() of this run alone, and what it prints or keeps otherwise (losses, accuracies, sizes of batches) is not "
+    "covered",
+    "the data set and its collate_fn: a row of a batch depends on its record alone, not on its company",
+)
+OWN_LOSS = "the loop's loss is a mean or sum of each record's own (pass criterion= to make_private, and it is so by construction)"
+NO_CAP = "the number of steps: nothing capped it, and stopping by looking at results is not covered"
+RESUMED = "the run was resumed: what was trained after the checkpoint it continues was thrown away unseen"
+
+
+def statement_of(run: EngineRun, words: Mapping[str, Any], *, own_loss: bool, delta: float | None) -> Statement:
+    """What the parameters promise at this moment; nothing when no batch was drawn, or without noise."""
+    stated = run.ledger.stated(delta)
+    assumed = [words["size"], *LOOP, *([OWN_LOSS] if own_loss else [])]
+    if run.layout.frozen:
+        assumed.append("parameters that do not train: " + ", ".join(run.layout.frozen[:20]))
+    if run.ledger.kind == "counter":
+        assumed.append(NO_CAP)
+    if run.ledger.resumed:
+        assumed.append(RESUMED)
+    parameters = [parameter.numel() for parameter in run.parameters]
+    data: dict[str, Any] = {
+        "format": FORMAT,
+        "promise": None if stated is None else promised(stated[0], None, RECORD),
+        "simulation": False,
+        "meter": None if stated is None else stated[1].describe(),
+        "events": [] if stated is None else [to_dict(Repeated(leaf, n)) for leaf, n in run.ledger.events.items()],
+        "preparation": None,
+        "size": "public" if stated is not None else "not needed",
+        "method": {"name": "make_private", "settings": words["settings"]},
+        "model": {"kind": words["model"], "shape": parameters, "loss": words["loss"], "parameters": sum(parameters)},
+        "hyper_parameters": HYPER_PARAMETERS,
+        "assumed": assumed,
+        "software": {"noisewise": __version__},
+        "arithmetic": (ARITHMETIC if (news := untested()) is None else ARITHMETIC.assumed(news)).to_dict(),
+    }
+    if stated is not None:
+        data["isolation"] = "caller's own code"
+        data["code"] = code_of(files_of(RunKind("modules", "", data["meter"], source="loop"), {}))
+        data["format"] = FORMATS[3]
+    if run.ledger.account is not None and stated is not None:
+        data["account"] = run.ledger.account.describe()
+    return Statement(data | derived_words(data))

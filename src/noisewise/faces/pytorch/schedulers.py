@@ -11,7 +11,7 @@ from typing import Any
 
 from ...trusted import validate
 from .optimizer import DPOptimizer
-from .run import Clip
+from .run import ClipNorm
 
 
 class _Schedule:
@@ -21,16 +21,16 @@ class _Schedule:
         if not isinstance(optimizer, DPOptimizer):
             raise TypeError("optimizer is not private; pass the one that make_private returned")
         self.optimizer, self.last_epoch = optimizer, last_epoch
-        self.base: Clip = self._get()
+        self.base: ClipNorm = self._get()
         self.step()
 
     def factor(self, epoch: int) -> float:
         raise NotImplementedError
 
-    def _get(self) -> Clip:
+    def _get(self) -> ClipNorm:
         raise NotImplementedError
 
-    def _set(self, value: Clip) -> None:
+    def _set(self, value: ClipNorm) -> None:
         raise NotImplementedError
 
     def step(self, epoch: int | None = None) -> None:
@@ -59,19 +59,19 @@ class _Noise(_Schedule):
             optimizer.run.ledger.may_change(optimizer.noise_multiplier)
         super().__init__(optimizer, last_epoch=last_epoch)
 
-    def _get(self) -> Clip:
+    def _get(self) -> ClipNorm:
         return self.optimizer.noise_multiplier
 
-    def _set(self, value: Clip) -> None:
+    def _set(self, value: ClipNorm) -> None:
         assert not isinstance(value, tuple)
         self.optimizer.noise_multiplier = value
 
 
 class _GradClip(_Schedule):
-    def _get(self) -> Clip:
+    def _get(self) -> ClipNorm:
         return self.optimizer.max_grad_norm
 
-    def _set(self, value: Clip) -> None:
+    def _set(self, value: ClipNorm) -> None:
         self.optimizer.max_grad_norm = value
 
 

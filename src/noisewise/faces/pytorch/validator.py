@@ -13,7 +13,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from ...trusted.engine import Refused
 
-GROUPS = 32  # of channels, at most, that stand in for a batch
+MAX_GROUPS = 32  # of channels, that stand in for a batch
 
 
 class UnsupportedModuleError(Refused):
@@ -79,7 +79,7 @@ def _fixed(layer: nn.Module) -> nn.Module:
 
 def _group_norm(layer: Any) -> nn.Module:
     weight = next(layer.parameters(), None)
-    groups = math.gcd(GROUPS, layer.num_features)
+    groups = math.gcd(MAX_GROUPS, layer.num_features)
     norm = nn.GroupNorm(groups, layer.num_features, eps=layer.eps, affine=layer.affine)
     return (norm if weight is None else norm.to(weight.device, weight.dtype)).train(layer.training)
 
@@ -94,3 +94,18 @@ _FIXERS: tuple[tuple[type[Any], Callable[[Any], nn.Module]], ...] = (
     (_BatchNorm, _group_norm),
     (_InstanceNorm, _no_statistics),
 )
+
+
+# Recurrent layers under the names that private training knows them by. torch's own do as well: the engine takes both.
+
+
+class DPLSTM(nn.LSTM):
+    """torch's ``nn.LSTM``, with its arguments and the names in its ``state_dict``."""
+
+
+class DPGRU(nn.GRU):
+    """torch's ``nn.GRU``, with its arguments and the names in its ``state_dict``."""
+
+
+class DPRNN(nn.RNN):
+    """torch's ``nn.RNN``, with its arguments and the names in its ``state_dict``."""

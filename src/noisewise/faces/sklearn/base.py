@@ -34,12 +34,13 @@ from ...tables.fit.effects import Effects
 from ...tables.fit.fit import Fit
 from ...tables.fit.fitted import Fitted
 from ...tables.fit.labels import numbers_with, same_length
-from ...tables.persons import Mask, Persons, persons_of
+from ...tables.persons import Mask, PersonColumn, persons_of
 from ...tables.refusal import our_words
 from ...tables.rows import Scaling, declared_bounds
 from ...tables.schema import Schema
-from ...train import Progress, Records
-from ...trusted.own_settings import own_settings
+from ...train import Records, StepProgress
+from ...trusted.process import own_settings
+from .buying import bought_ready
 from .checks import bare_table, private_labels, private_rows, public_pair, refuse_others, warn_in_pipeline, with_label
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
 
     _sent: Sent | None = None  # the account inside of which it was pickled, if it was
 
-    def watch(self, progress: Progress | None) -> Self:
+    def watch(self, progress: StepProgress | None) -> Self:
         """Call ``progress(step, steps, spent share of the budget)`` after every step of the next fits."""
         self._progress = progress
         return self
@@ -146,7 +147,6 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
             purse = payer(purse, ledger, dataset)
         if not self._buys():
             return self._run(self.ready(X, y, public), purse)
-        from .buying import bought_ready
 
         return self._run(bought_ready(self, X, y, public, purse), purse)
 
@@ -298,7 +298,7 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
             return self.schema
         return replace(self.schema, unit=here.column, rows_per_unit=here.rows)
 
-    def _persons(self) -> Persons | None:
+    def _persons(self) -> PersonColumn | None:
         if (schema := self._schema()) is not None:
             return schema.persons
         return None if self.unit is None and self.rows_per_unit is None else persons_of(self.unit, self.rows_per_unit)

@@ -32,7 +32,7 @@ from ...trusted.stores.grid import NO_CLASS, NO_LABEL
 from .checks import bare_table, private_labels, private_rows
 
 Array = NDArray[Any]
-SHARE = 0.2  # of epsilon, where nobody says how much
+BOUNDS_SHARE = 0.2  # of epsilon, where nobody says how much
 TARGET = "target"  # what y is called where no schema names it
 
 
@@ -130,7 +130,7 @@ def _fresh_name(names: list[str]) -> str:
 
 def _deal(face: Any, columns: Schema) -> Purchase:
     budget, share = budget_of(face.get_params(deep=False)), face.bounds_epsilon
-    deal = purchase(columns, epsilon=SHARE * budget.epsilon if share is None else share, budget=budget)
+    deal = purchase(columns, epsilon=BOUNDS_SHARE * budget.epsilon if share is None else share, budget=budget)
     if not deal.columns:
         raise ValueError("every bound is declared already; leave bounds='buy' out, all of epsilon then trains")
     if other := [gap for gap in gaps(columns) if gap.what not in ("bounds", "target")]:

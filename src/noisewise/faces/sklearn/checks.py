@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_array
 
 from ...tables.refusal import NOT_ROWS, Refusal, our_words
 from ...tables.values import is_missing_word, key
-from ...trusted.spelling import did_you_mean
+from ...trusted.validate import did_you_mean
 
 Array = NDArray[Any]
 CORRECT = "correct those labels or leave their records out before fit"
@@ -147,7 +147,7 @@ def public_pair(public: Any, names: Sequence[str] | None, columns: int) -> tuple
 
 
 KNOWN = ("public", "purse", "ledger", "dataset")  # what fit takes beside X and y
-DEPTH = 64  # frames that are looked through for a pipeline
+MAX_FRAMES = 64  # frames that are looked through for a pipeline
 SCALE = "declare bounds= or schema=, by which the estimator scales itself"
 PUBLIC = "fit it on public rows and pass sklearn.frozen.FrozenEstimator(it)"
 CATEGORIES = "pass a DataFrame and schema=noisewise.Schema(...), which lists the categories"
@@ -203,7 +203,7 @@ def _pipelines() -> Iterator[Pipeline]:
     """Pipelines that are being fitted, the innermost first."""
     frame, depth = sys._getframe(2), 0
     seen: set[int] = set()
-    while frame is not None and depth < DEPTH:
+    while frame is not None and depth < MAX_FRAMES:
         one = frame.f_locals.get("self")
         if isinstance(one, Pipeline) and id(one) not in seen:
             seen.add(id(one))

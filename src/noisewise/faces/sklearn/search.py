@@ -22,16 +22,13 @@ from ...tables.fit.fit import Fit
 from ...tables.persons import Mask
 from ...train import Records
 from ...trusted import validate
-from ...trusted.choose_best import SCORINGS
 from ...trusted.events import Repetitions
-from ...trusted.selection import SCORED
+from ...trusted.selection import SCORED, SCORINGS
 from ...tune import exponential, selection
-from ...tune.candidates import Candidate, Tuned, known_size
-from ...tune.online import online
+from ...tune.candidates import Candidate, Tuned, applied, known_size, listed
 from ...tune.public import public_scores
-from ...tune.settings import applied, listed
-from ...tune.stated import Bill, in_words, stated
-from ...tune.worth import advised
+from ...tune.runs import Bill, in_words, stated
+from ...tune.searches import advised, online
 from .base import PrivateEstimator
 from .checks import refuse_others, warn_in_pipeline
 

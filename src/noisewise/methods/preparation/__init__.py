@@ -4,4 +4,4 @@ from ...trusted.features.features import Codes as Codes
 from ...trusted.features.features import Features as Features
 from ...trusted.features.features import Hats as Hats
 from ...trusted.features.features import Product as Product
-from ...trusted.features.table_columns import TableColumn as TableColumn
+from ...trusted.features.features import TableColumn as TableColumn

@@ -16,9 +16,9 @@ BASIS_SHARE = 0.05  # of the budget, for the mean row
 LENGTH_SHARE = 0.005  # for the mean squared length
 MOMENT_SHARE = 0.05  # for the second moment, where one pays
 MEAN_LENGTH = 0.4  # what is left of the mean row, relative to the spread of the rows
-LEAST_CLARITY = 2.0  # n mu / sqrt(columns) below which a bought mean row costs more than it brings
-MOST_BLUR = 0.02  # of the squared length of a row: what noise makes of an eigenvalue of a clear second moment
-LEAST_SPREAD = 0.02  # of the mean squared length, so that noise in the mean cannot blow the basis up
+MIN_CLARITY = 2.0  # n mu / sqrt(columns) below which a bought mean row costs more than it brings
+MAX_BLUR = 0.02  # of the squared length of a row: what noise makes of an eigenvalue of a clear second moment
+MIN_SPREAD = 0.02  # of the mean squared length, so that noise in the mean cannot blow the basis up
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ def worth_buying(size: float, mu: float, columns: int) -> bool:
     At the limit its noise is still longer than itself; what is taken out is then little, and so is the loss. In trials
     on public digits a basis did harm at a clarity of 1, made no difference at 2 and helped from 3 on.
     """
-    return size * mu >= LEAST_CLARITY * math.sqrt(columns)
+    return size * mu >= MIN_CLARITY * math.sqrt(columns)
 
 
 def clear_moment(size: float, mu: float, columns: int) -> bool:
@@ -69,7 +69,7 @@ def clear_moment(size: float, mu: float, columns: int) -> bool:
     Its entries have noise s = 1 / (n mu sqrt(share)) and its eigenvalues s sqrt(columns), which is compared with the
     squared length of a row.
     """
-    return math.sqrt(columns) <= MOST_BLUR * size * mu * math.sqrt(MOMENT_SHARE)
+    return math.sqrt(columns) <= MAX_BLUR * size * mu * math.sqrt(MOMENT_SHARE)
 
 
 def deflating(mean: NDArray[np.float64], squared_length: float, mean_noise: float = 0.0) -> NDArray[np.float64]:
@@ -79,7 +79,7 @@ def deflating(mean: NDArray[np.float64], squared_length: float, mean_noise: floa
 
     ``mean_noise``: what noise adds to ||mean||^2 on average; ``squared_length``: E||x||^2.
     """
-    squared_mean = min(max(float(mean @ mean) - mean_noise, 0.0), (1 - LEAST_SPREAD) * squared_length)
+    squared_mean = min(max(float(mean @ mean) - mean_noise, 0.0), (1 - MIN_SPREAD) * squared_length)
     spread = math.sqrt(squared_length - squared_mean)
     tau = min(1.0, MEAN_LENGTH * spread / max(math.sqrt(squared_mean), 1e-12))
     direction = mean / max(float(np.linalg.norm(mean)), 1e-12)

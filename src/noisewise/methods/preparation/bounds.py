@@ -19,12 +19,13 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 
 from ...accounts import MeterView
-from ...trusted.features.scale import Floats
+from ...trusted.features.features import Floats, check_scale, positions, values_at
 from ...trusted.questions.histograms import Histograms
+from ...trusted.questions.levels import ColumnLevels
 
 POWERS = np.exp2(np.arange(-20.0, 65.0))
 COARSE = np.concatenate([-POWERS[::-1], [0.0], POWERS])
-BINS = 64
+BIN_COUNT = 64
 TAIL = 0.01
 MISTAKE = 1e-3  # how often noise alone may look like records in any bin: one such bin far out spoils a column
 
@@ -79,7 +80,7 @@ def quantile_bounds(curator: Counted, columns: int) -> tuple[Floats, Floats]:
     counts, std = curator.histograms(np.tile(COARSE, (columns, 1)), noise_multiplier=curator.meter.noise_for(0.5))
     clear = std * math.sqrt(2 * math.log(counts.size / (2 * MISTAKE)))  # P(Z > t) < exp(-t^2/2)/2, over all bins
     ends = np.array([_outermost(row, clear) for row in counts])
-    edges = np.array([np.linspace(*_reach(COARSE[first], COARSE[last + 1]), BINS + 1) for first, last in ends])
+    edges = np.array([np.linspace(*_reach(COARSE[first], COARSE[last + 1]), BIN_COUNT + 1) for first, last in ends])
     counts, std = curator.histograms(edges, noise_multiplier=curator.meter.noise_for(1.0))
     quantiles = np.array([_quantiles(row, line, std) for row, line in zip(counts, edges, strict=True)])
     return quantiles[:, 0], quantiles[:, 1]
@@ -98,7 +99,7 @@ def _outermost(counts: Floats, clear: float) -> tuple[int, int]:
 
 def _reach(low: float, high: float) -> tuple[float, float]:
     """From or to zero when that is no further away than a bin is wide: a bound of 0 keeps zeros zero in scaling."""
-    return (0.0 if 0 < low < high / BINS else low), (0.0 if low / BINS < high < 0 else high)
+    return (0.0 if 0 < low < high / BIN_COUNT else low), (0.0 if low / BIN_COUNT < high < 0 else high)
 
 
 def _quantiles(counts: Floats, edges: Floats, std: float) -> tuple[float, float]:
@@ -111,3 +112,121 @@ def _quantiles(counts: Floats, edges: Floats, std: float) -> tuple[float, float]
     first = int(np.argmax(below)) if below.any() else 0
     last = len(counts) - 1 - (int(np.argmax(above)) if above.any() else 0)
     return (float(edges[first]), float(edges[last + 1])) if first <= last else (float(edges[0]), float(edges[-1]))
+
+
+# From noisy dyadic counts of a column to the points at its quantiles: everything here is post-processing.
+#
+# Level l counts the records in each of 2^l equal parts of the declared scale. Counts of a part and of its halves are two
+# answers to one question; the best of both, weighted by their noise, is found from the bottom up and then from the top down
+# (Hay et al. 2010, Boosting the accuracy of differentially private histograms through consistency).
+
+
+RankScale = tuple[tuple[float, ...], tuple[float, ...]]
+
+POINTS = 65
+SPIKE = 0.02  # of all records: the most that one value may take of the ranks
+MAX_STRAIGHT_SHARE = 0.03  # of all records: so many between the ends are left to a straight line
+FLOOR = 0.001  # of the ranks that the declared scale keeps, so that they grow
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Scales of number columns by their quantiles, as points and ranks, and the columns that have two values alone."""
+
+    scales: tuple[tuple[int, RankScale], ...]
+    two_valued: tuple[int, ...] = ()
+
+    part: ClassVar[str] = "ranks"
+    questions: ClassVar[tuple[str, ...]] = (ColumnLevels.name,)
+    words: ClassVar[str] = "ranks of number columns, from noisy dyadic counts"
+
+    def __post_init__(self) -> None:
+        for column, (points, ranks) in self.scales:
+            check_scale(points, ranks, f"the ranks of column {column}")
+
+    def of(self, declared: Sequence[RankScale]) -> list[RankScale]:
+        """The declared scales, with the ranks in their place where there are some."""
+        own = dict(self.scales)
+        return [own.get(column, scale) for column, scale in enumerate(declared)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, for JSON."""
+        scales = [[column, list(points), list(ranks)] for column, (points, ranks) in self.scales]
+        return {"scales": scales, "two_valued": list(self.two_valued)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """What :meth:`to_dict` wrote."""
+        scales = tuple(
+            (int(column), (tuple(map(float, points)), tuple(map(float, ranks))))
+            for column, points, ranks in data["scales"]
+        )
+        return cls(scales, tuple(int(column) for column in data["two_valued"]))
+
+
+def ranks_from(counts: Mapping[int, Sequence[Floats]], declared: Sequence[RankScale], noise_std: float) -> Ranks:
+    """The ranks of columns, from the counts of each on all levels, coarse first, on its declared scale."""
+    finest = {column: consistent(levels) for column, levels in counts.items()}
+    two = tuple(i for i, parts in finest.items() if two_valued(parts, float(counts[i][0].sum()), noise_std))
+    scales = {i: quantile_points(parts, *declared[i]) for i, parts in finest.items() if i not in two}
+    return Ranks(tuple(scales.items()), two)
+
+
+def public_ranks(cells: Floats, columns: Sequence[int], declared: Sequence[RankScale], levels: int) -> Ranks:
+    """The ranks of these columns of public rows, counted as private ones are, without noise."""
+    parts, counts = 1 << levels, {}
+    for column in columns:
+        places = positions(cells[:, column], *(np.asarray(ends, float) for ends in declared[column]))
+        at = np.minimum(places[~np.isnan(places)] * parts, parts - 1).astype(np.int64)
+        finest = np.bincount(at, minlength=parts).astype(np.float64)
+        counts[column] = [finest.reshape(1 << level, -1).sum(1) for level in range(1, levels + 1)]
+    return ranks_from(counts, declared, 0.0)
+
+
+def consistent(levels: Sequence[Floats]) -> Floats:
+    """The counts of the finest level, from noisy counts of all levels, coarse first, each with the same noise."""
+    upward, variance = [levels[-1]], 1.0
+    for counts in levels[-2::-1]:
+        halves, of_halves = upward[-1][::2] + upward[-1][1::2], 2 * variance
+        weight = of_halves / (of_halves + 1)
+        upward.append(weight * counts + (1 - weight) * halves)
+        variance = of_halves / (of_halves + 1)
+    best = upward[-1]
+    for counts in upward[-2::-1]:
+        left, right = counts[::2], counts[1::2]
+        more = (best - (left + right)) / 2
+        best = np.empty_like(counts)
+        best[::2], best[1::2] = left + more, right + more
+    return best
+
+
+def two_valued(counts: Floats, total: float, noise_std: float) -> bool:
+    """Whether nearly all records clearly have the lowest or the highest value: then two hats say all there is."""
+    return float(counts[1:-1].sum()) + noise_std < MAX_STRAIGHT_SHARE * max(total, 1.0)
+
+
+def quantile_points(
+    counts: Floats, points: Sequence[float], ranks: Sequence[float]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Points at the quantiles of a column whose scale went from ``points`` to ``ranks``, and their ranks.
+
+    ``counts``: :func:`consistent` ones, of equal parts of that scale.
+    """
+    below = np.concatenate([[0.0], np.cumsum(counts)])
+    growing = (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1]) / 2
+    parts = np.maximum(np.diff(growing), 0.0)
+    parts = np.minimum(parts, SPIKE * max(float(parts.sum()), 1.0))
+    even = np.linspace(0.0, 1.0, len(parts) + 1)
+    share = np.concatenate([[0.0], np.cumsum(parts)]) / max(float(parts.sum()), 1e-9)
+    rank = (1 - FLOOR) * share + FLOOR * even
+    rank = rank / rank[-1]
+    at = np.linspace(0.0, 1.0, POINTS)
+    places = np.interp(at, rank, even)
+    values = values_at(places, np.asarray(points, float), np.asarray(ranks, float))
+    values[0], values[-1] = points[0], points[-1]
+    keep = np.concatenate([[True], np.diff(values) > 0])
+    keep[0] = True
+    if not keep[-1]:  # the last point stays, whatever lies on it
+        keep[np.flatnonzero(keep)[-1]], keep[-1] = False, True
+        keep[0] = True
+    return tuple(values[keep].tolist()), tuple(at[keep].tolist())

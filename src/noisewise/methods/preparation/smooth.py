@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...trusted.features.features import Features, Hats, Product
-from ...trusted.features.scale import Floats
+from ...trusted.features.features import Features, Floats, Hats, Product
 
-FEWEST_KNOTS = 5  # with fewer there is nothing to smooth
+MIN_KNOTS = 5  # with fewer there is nothing to smooth
 FAINT = 1e-3  # share of the records that every knot counts for, at least
 CHOICE_SHARE = 0.03  # of the budget, for the choice of a smoothing
-ENOUGH = 1500.0  # n mu below which a choice costs more than it brings
+MIN_CLARITY = 1500.0  # n mu below which a choice costs more than it brings
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ def choice_share(clarity: float) -> float:
 
     A choice for mu_c has the noise of a Gumbel variable of scale 0.63 B / (n mu_c) on each mean loss, B its bound.
     """
-    return CHOICE_SHARE if clarity >= ENOUGH else 0.0
+    return CHOICE_SHARE if clarity >= MIN_CLARITY else 0.0
 
 
 def smoothed(
@@ -62,7 +61,7 @@ def _number_columns(features: Features) -> list[tuple[int, int | None]]:
     blocks, found = features.blocks, []
     for i, block in enumerate(blocks):
         first = i == 0 or blocks[i - 1].columns != block.columns
-        if isinstance(block, Hats) and first and block.knots >= FEWEST_KNOTS:
+        if isinstance(block, Hats) and first and block.knots >= MIN_KNOTS:
             found.append((i, i + 1 if i + 1 < len(blocks) and blocks[i + 1].columns == block.columns else None))
     return found
 

@@ -16,14 +16,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..clips import FixedClip
 from ..protector import Protector
-from ..schedules import Uniform
+from ..schedules import FixedClip, Uniform
 from ..signal import Signal, one
 from .formulas import (
     CLIP_EXPONENTS,
-    FARTHEST,
-    LEAST_SPEND,
+    MAX_COORDINATE,
+    MIN_SPEND,
     NUMBERS,
     PAPER_P,
     RATE_EXPONENTS,
@@ -33,13 +32,13 @@ from .formulas import (
     common_inputs,
     global_inputs,
 )
-from .weights import Design, Layer, LstmCell, Weights, cell_from
+from .weights import Design, LayerWeights, LstmCell, Weights, cell_from
 
 Array = NDArray[np.float32]
 Memory = tuple[tuple[Array, Array], ...]  # (h, c) of each layer, units first
 OWN = 4  # inputs that differ from coordinate to coordinate
 NOTHING = np.empty((0, 1), np.float32)
-HEAVIEST = 1e30  # no weight is more, or not a number, so that no output is
+MAX_WEIGHT = 1e30  # no weight is more, or not a number, so that no output is
 
 
 class Net(NamedTuple):
@@ -58,7 +57,7 @@ class Net(NamedTuple):
 def net_from(cell: LstmCell, own: int) -> Net:
     """The weights of a cell, ready for :func:`run_net`; the first ``own`` inputs differ from coordinate to coordinate."""
     units, weights = cell.units, cell.tensors()
-    tamed = cell_from({name: np.nan_to_num(weights[name]).clip(-HEAVIEST, HEAVIEST) for name in weights})
+    tamed = cell_from({name: np.nan_to_num(weights[name]).clip(-MAX_WEIGHT, MAX_WEIGHT) for name in weights})
     order = np.r_[: 2 * units, 3 * units : 4 * units, 2 * units : 3 * units]
     half = np.repeat(np.array([0.5, 1.0], np.float32), [3 * units, units])[:, None]
     layers = [(half * np.hstack(layer[:2])[order], half * (layer[2] + layer[3])[order, None]) for layer in tamed.layers]
@@ -113,7 +112,7 @@ def protector(weights: Weights, design: Design) -> Protector:
 
 def side_by_side(cell: LstmCell, other: LstmCell) -> LstmCell:
     """Two cells with the same inputs as one, with the outputs of both; the other may take only the first few inputs."""
-    layers: list[Layer] = []
+    layers: list[LayerWeights] = []
     for number, (mine, theirs) in enumerate(zip(cell.layers, other.layers, strict=True)):
         weights = _joined(mine[0], theirs[0], shared=number == 0), _joined(mine[1], theirs[1])
         first, second = (
@@ -155,9 +154,9 @@ class FastQuestion:
         if not self.design.scheduler:
             return 1 / max(left, 1)
         if self.design.form == "open":
-            spend = min(max(math.exp(u) / signal.horizon, LEAST_SPEND), 1.0)
-            return min(spend / max(signal.remaining.item(), LEAST_SPEND), 1.0)
-        return max(1 / (1 + (left - 1) * math.exp(-u)), LEAST_SPEND) if left > 1 else 1.0
+            spend = min(max(math.exp(u) / signal.horizon, MIN_SPEND), 1.0)
+            return min(spend / max(signal.remaining.item(), MIN_SPEND), 1.0)
+        return max(1 / (1 + (left - 1) * math.exp(-u)), MIN_SPEND) if left > 1 else 1.0
 
 
 @dataclass(frozen=True)
@@ -195,7 +194,7 @@ class FastProjector:
             moved -= along
         else:
             moved = thetas - step * signal.gradient
-        return np.minimum(np.maximum(moved, -FARTHEST), FARTHEST), memory
+        return np.minimum(np.maximum(moved, -MAX_COORDINATE), MAX_COORDINATE), memory
 
 
 def _inputs(signal: Signal, theta: Array) -> tuple[Array, list[float]]:

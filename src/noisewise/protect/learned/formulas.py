@@ -11,13 +11,13 @@ from collections.abc import Callable
 from operator import methodcaller
 from typing import Any, NamedTuple
 
-from ..arrays import Array
+from ..optimizers import Array
 from ..signal import Signal
 
 CLIP_EXPONENTS, SCALE_EXPONENTS, RATE_EXPONENTS = (-4.0, 1.0), (-4.0, 2.0), (-6.0, 6.0)
-LARGEST_OUTPUT = 10.0
-FARTHEST = 1e3  # no coordinate of theta goes further, whatever the weights
-LEAST_SPEND = 1e-7  # of the budget: noise stays finite whatever the weights
+MAX_OUTPUT = 10.0
+MAX_COORDINATE = 1e3  # of theta, whatever the weights
+MIN_SPEND = 1e-7  # of the budget: noise stays finite whatever the weights
 PAPER_P = 10.0  # Andrychowicz et al. 2016, appendix A: gradients below e^-p count as small
 
 
@@ -32,12 +32,12 @@ class Maths(NamedTuple):
 
 
 def _tame_number(out: float) -> float:
-    return 0.0 if math.isnan(out) else min(max(out, -LARGEST_OUTPUT), LARGEST_OUTPUT)
+    return 0.0 if math.isnan(out) else min(max(out, -MAX_OUTPUT), MAX_OUTPUT)
 
 
 def _tame_stack(out: Array) -> Array:
     """A network's output with what is not finite replaced: no weights may produce a NaN step or share."""
-    return out.nan_to_num(0.0, LARGEST_OUTPUT, -LARGEST_OUTPUT).clamp(-LARGEST_OUTPUT, LARGEST_OUTPUT)
+    return out.nan_to_num(0.0, MAX_OUTPUT, -MAX_OUTPUT).clamp(-MAX_OUTPUT, MAX_OUTPUT)
 
 
 NUMBERS = Maths(math.log, math.log1p, max, methodcaller("item"), _tame_number)

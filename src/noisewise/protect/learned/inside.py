@@ -31,13 +31,13 @@ from ...trusted.questions.meta import units_of
 from ...trusted.stores.shards import SIDES, ShardRows
 from ...trusted.stores.totals import Floats
 from ...trusted.torch_extra import Tensor, torch
-from ..clips import longest_step
-from ..protector import Protector, Run, begin, step, with_scores_scaled
+from ..protector import Protector, ProtectorRuns, begin, step, with_scores_scaled
+from ..schedules import longest_step
 from ..signal import first_signal
 from .parts import protector
 from .weights import KNOBS, Design, Weights, unflattened, with_knobs
 
-AT_ONCE = 100_000_000  # numbers of a graph that is kept at a time
+MAX_GRAPH_NUMBERS = 100_000_000  # of a graph that is kept at a time
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def unrolled(model: Model, asked: Any, shards: ShardRows) -> Floats:
 def at_once(model: Model, horizon: int, height: int, units: int) -> int:
     """How many shards are unrolled side by side, from public facts."""
     numbers = SIDES * horizon * (model.dimension * (24 * units + 40) + 12 * height * model.outputs)
-    return max(1, AT_ONCE // numbers)
+    return max(1, MAX_GRAPH_NUMBERS // numbers)
 
 
 def _vectors(model: Model, asked: Any, shards: ShardRows, flat: Tensor, units: int) -> Tensor:
@@ -148,10 +148,10 @@ class Halves(NamedTuple):
         """The mean loss (2R,) of the rows that judge."""
         return (self.values(self.scores(thetas)) * self.judge).sum(1).reshape(-1)
 
-    def norm(self, run: Run, share: float) -> tuple[Tensor, Tensor]:
+    def norm(self, run: ProtectorRuns, share: float) -> tuple[Tensor, Tensor]:
         raise TypeError("a protector that pays for norms is not trained on private rows")
 
-    def gradient(self, run: Run, clip: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def gradient(self, run: ProtectorRuns, clip: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         spend = share * run.signal.remaining.clamp(min=0)
         std = 1 / (self.worth * spend.clamp(min=1e-9).sqrt())
         mean = self.clipped_means(run.thetas, clip) / clip[:, None]

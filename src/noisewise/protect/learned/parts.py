@@ -31,15 +31,14 @@ from typing import Any, cast
 import numpy as np
 
 from ...trusted.torch_extra import Tensor, torch
-from ..arrays import Array
-from ..clips import FixedClip
+from ..optimizers import Array
 from ..protector import Protector
-from ..schedules import Uniform
+from ..schedules import FixedClip, Uniform
 from ..signal import Signal
 from .formulas import (
     CLIP_EXPONENTS,
-    FARTHEST,
-    LEAST_SPEND,
+    MAX_COORDINATE,
+    MIN_SPEND,
     PAPER_P,
     RATE_EXPONENTS,
     SCALE_EXPONENTS,
@@ -50,7 +49,7 @@ from .formulas import (
     global_inputs,
     log_norm,
 )
-from .weights import Design, Layer, LstmCell, Weights, shapes
+from .weights import Design, LayerWeights, LstmCell, Weights, shapes
 
 Memory = tuple[tuple[Tensor, Tensor], ...]  # (h, c) of each layer
 
@@ -100,7 +99,7 @@ def _tensor(weight: Array) -> Tensor:
 
 def _cell(cell: LstmCell) -> LstmCell:
     """Entry by entry and of whatever shape: some may be arrays, and a bias may have a row for each copy."""
-    layers = tuple(cast(Layer, tuple(map(_tensor, layer))) for layer in cell.layers)
+    layers = tuple(cast(LayerWeights, tuple(map(_tensor, layer))) for layer in cell.layers)
     return LstmCell(layers, _tensor(cell.head), _tensor(cell.bias))
 
 
@@ -133,18 +132,18 @@ class LearnedSchedule:
     def __call__(self, signal: Signal, memory: Memory) -> tuple[Tensor, Memory]:
         if self.design.form == "open":
             spend, memory = self.spend(signal, memory)
-            return (spend / signal.remaining.clamp(min=LEAST_SPEND)).clamp(max=1.0), memory
+            return (spend / signal.remaining.clamp(min=MIN_SPEND)).clamp(max=1.0), memory
         out, memory = run(self.cell, scheduler_inputs(signal, self.design), memory)
         left = signal.horizon - signal.step
         if left <= 1:
             return torch.ones(signal.copies), memory
         share = torch.sigmoid(2 * STACKS.tame(out[:, 0]) - math.log(left - 1))
-        return share.clamp(min=LEAST_SPEND), memory
+        return share.clamp(min=MIN_SPEND), memory
 
     def spend(self, signal: Signal, memory: Memory) -> tuple[Tensor, Memory]:
         """What the open form spends, as a share of the whole budget, whether or not that much is left."""
         out, memory = run(self.cell, scheduler_inputs(signal, self.design), memory)
-        return (torch.exp(2 * STACKS.tame(out[:, 0])) / signal.horizon).clamp(LEAST_SPEND, 1.0), memory
+        return (torch.exp(2 * STACKS.tame(out[:, 0])) / signal.horizon).clamp(MIN_SPEND, 1.0), memory
 
 
 @dataclass(frozen=True)
@@ -186,14 +185,14 @@ class LearnedProjector:
     def __call__(self, signal: Signal, thetas: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
         eta = (base_step(signal) * torch.exp((2 * STACKS.tame(self.rate)).clamp(*RATE_EXPONENTS)))[:, None]
         if not self.design.projector:
-            return (thetas - eta * signal.gradient).clamp(-FARTHEST, FARTHEST), memory
+            return (thetas - eta * signal.gradient).clamp(-MAX_COORDINATE, MAX_COORDINATE), memory
         x = projector_inputs(signal, thetas, self.design)
         out, memory = run(self.cell, x.view(-1, x.shape[2]), memory)
         o = STACKS.tame(out).view(*thetas.shape, 3)
         along = torch.exp(2 * o[..., 0].clamp(-5, 3)) * signal.gradient
         along = along + torch.expm1(2 * o[..., 1].clamp(-5, 3)) * signal.average
         moved = thetas * (1 - 0.1 * torch.tanh(o[..., 2])) - eta * along
-        return moved.clamp(-FARTHEST, FARTHEST), memory
+        return moved.clamp(-MAX_COORDINATE, MAX_COORDINATE), memory
 
 
 def scheduler_inputs(signal: Signal, design: Design) -> Tensor:

@@ -16,22 +16,28 @@ Hong, Wang, Wang & Zhou 2021 (private meta-optimization is left open there).
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...asking import Answer, Facts
-from ...trusted.questions.meta import FARTHEST, MetaGradient
+from ...trusted.questions.meta import MAX_WEIGHT_NORM, MetaGradient
 from ...trusted.stores.totals import Floats
 from ..signal import worth
 from .weights import KNOBS, Design, Weights, flattened, unflattened, with_knobs, zero_weights
 from .zoo import Learned, in_memory, named, pick_for
 
+if TYPE_CHECKING:
+    from ...trusted.models import Model
+    from ...trusted.stores.shards import ShardRows
+
+
 CLIP = 1e-3  # of a shard's meta-gradient; typical ones are a hundred times that
-ROWS = 32, 512  # of a shard, from, to
+SHARD_ROWS = 32, 512  # of a shard, from, to
 CLEAR = 0.15  # the deviation of the noise on a vote that is aimed at by cutting shards smaller, or by fewer steps
-MOST_STEPS = 6
-MOST_COORDINATES = 1 << 20  # in all shards
+MAX_STEPS = 6
+MAX_COORDINATES = 1 << 20  # in all shards
 ETA = 0.5  # a unanimous vote for longer steps makes them e^(2 eta) times as long
 WEIGHTS = ("few", "whole")
 
@@ -49,10 +55,10 @@ def planned(size: float, mu: float, dimension: int) -> MetaPlan:
     >>> planned(30_000, 0.07, 53), planned(1_000_000, 0.5, 53), planned(100, 0.1, 5)
     (MetaPlan(shards=128, steps=1), MetaPlan(shards=1024, steps=6), MetaPlan(shards=2, steps=1))
     """
-    rows = min(max(CLEAR / 2 * mu * size, ROWS[0]), ROWS[1])
-    most = min(size / rows, MOST_COORDINATES / dimension)
+    rows = min(max(CLEAR / 2 * mu * size, SHARD_ROWS[0]), SHARD_ROWS[1])
+    most = min(size / rows, MAX_COORDINATES / dimension)
     shards = 2 ** max(math.floor(math.log2(max(most, 1.0))), 1)
-    return MetaPlan(shards, min(max(int((CLEAR * mu * shards / 2) ** 2), 1), MOST_STEPS))
+    return MetaPlan(shards, min(max(int((CLEAR * mu * shards / 2) ** 2), 1), MAX_STEPS))
 
 
 class MetaRun(NamedTuple):
@@ -81,7 +87,7 @@ class MetaRun(NamedTuple):
     def question(self, horizon: int, left: float) -> MetaGradient:
         """The next one, for a training run in which n mu is ``left``."""
         flat = flattened(self.weights())
-        flat *= min(1.0, 0.99 * FARTHEST / max(float(np.linalg.norm(flat)), 1e-9))
+        flat *= min(1.0, 0.99 * MAX_WEIGHT_NORM / max(float(np.linalg.norm(flat)), 1e-9))
         return MetaGradient(flat, CLIP, float(self.plan.shards), float(horizon), left, self.few)
 
     def moved(self, answer: Answer) -> MetaRun:
@@ -140,3 +146,13 @@ def finished(run: MetaRun, learned: Learned, facts: Facts, share: float) -> Lear
         "command": "",
     }
     return in_memory(run.weights(), learned.design, header)
+
+
+# What a curator is handed to train inside shards, where a run asks for that: with torch, which is imported then.
+
+
+def unrolled(model: Model, asked: Any, shards: ShardRows) -> NDArray[np.float64]:
+    """The vector (S, 4 or all weights) of every shard: :func:`.inside.unrolled`."""
+    from .inside import unrolled as inside
+
+    return inside(model, asked, shards)

@@ -13,19 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...trusted import validate
-from ..arrays import Array, filled
+from ..optimizers import Array, filled
 
 FORMS = ("exact", "open")
 INPUTS = ("normalised", "paper")
 KNOBS = ("rate", "clip", "spending", "memory")  # half the logarithm of the step size, of the clip norm, and so on
-Layer = tuple[Array, Array, Array, Array]  # input weights, memory weights, and a bias for each
+LayerWeights = tuple[Array, Array, Array, Array]  # input weights, memory weights, and a bias for each
 PARTS = ("input", "memory", "input_bias", "memory_bias")
 
 
 class LstmCell(NamedTuple):
     """Weights of a network: LSTM layers, then ``head`` (outputs x units) and ``bias``."""
 
-    layers: tuple[Layer, ...]
+    layers: tuple[LayerWeights, ...]
     head: Array
     bias: Array
 
@@ -53,7 +53,7 @@ def cell_from(tensors: dict[str, Array]) -> LstmCell:
     wanted = {f"layer{n}.{part}" for n in range(depth) for part in PARTS}
     if not depth or set(tensors) != wanted | {"head", "head_bias"}:
         raise ValueError(f"a cell has layers, a head and its bias, not {', '.join(sorted(tensors))}")
-    layers = tuple(cast(Layer, tuple(tensors[f"layer{n}.{part}"] for part in PARTS)) for n in range(depth))
+    layers = tuple(cast(LayerWeights, tuple(tensors[f"layer{n}.{part}"] for part in PARTS)) for n in range(depth))
     head, bias = tensors["head"], tensors["head_bias"]
     if head.ndim != 2 or layers[0][0].ndim != 2 or 0 in (*head.shape, *layers[0][0].shape):
         raise ValueError("the weights of a cell do not fit together")

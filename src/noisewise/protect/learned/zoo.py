@@ -33,10 +33,10 @@ from .fast import protector
 from .weights import Design, Weights, weights_fit, weights_from, zero_weights
 
 FORMAT = 2  # 1: steps along the average of gradients, the same for every budget
-LARGEST = 1_000_000  # bytes; a protector has some 17,000 weights
-NOISY = 20.0  # n mu / sqrt(d) below which noise drowns the gradient
-WIDE = 300  # parameters
-LONGEST = 100_000  # steps
+MAX_FILE_BYTES = 1_000_000  # a protector has some 17,000 weights
+MIN_CLARITY = 20.0  # n mu / sqrt(d) below which noise drowns the gradient
+WIDE_PARAMETERS = 300
+MAX_STEPS = 100_000
 A_LITTLE = 1.1  # a factor outside of a range that is no news
 RANGES = ("size", "dimension", "epsilon", "horizon")
 
@@ -119,7 +119,7 @@ def load_protector(path: Path) -> Learned:
     """Read a protector; anything that is not one, or was changed, is refused."""
     if not is_there(path):
         raise ValueError(f"{path}: no such file; pass a protector written by noisewise, or one of {', '.join(names())}")
-    if path.stat().st_size > LARGEST:
+    if path.stat().st_size > MAX_FILE_BYTES:
         raise ValueError(f"{path}: larger than any protector")
     try:
         return from_content(path.read_bytes())
@@ -146,7 +146,7 @@ def from_content(written: bytes) -> Learned:
         if any(type(end) not in (int, float) for end in (low, high)) or not 0 < float(low) <= float(high) < math.inf:
             raise ValueError(f"its range of {name} is not one")
     horizon = header["horizon"]
-    if not isinstance(header["name"], str) or type(horizon) is not int or not 1 <= horizon <= LONGEST:
+    if not isinstance(header["name"], str) or type(horizon) is not int or not 1 <= horizon <= MAX_STEPS:
         raise ValueError("its name or horizon is missing")
     _check_papers(header)
     weights, design = weights_from(tensors), Design(**header["design"])
@@ -200,9 +200,9 @@ def pick(loss: str, ratio: float, *, dimension: int = 1, layers: int = 1) -> str
         return "perceptron"
     if loss in LOSSES and (own := LOSSES[loss].protector) is not None:
         return own
-    if ratio >= NOISY:
+    if ratio >= MIN_CLARITY:
         return "clear"
-    return "wide" if dimension >= WIDE else "noisy"
+    return "wide" if dimension >= WIDE_PARAMETERS else "noisy"
 
 
 def pick_for(facts: Facts) -> str:

@@ -8,14 +8,14 @@ SAID, VERSION = "noisewise-said", "noisewise-version"  # headers
 OTHER, LATE, OVER, STOPPED = "another version", "late", "over", "stopped"
 
 
-class Address(NamedTuple):
+class ServerAddress(NamedTuple):
     """Where a server listens."""
 
     host: str
     port: int
 
     @classmethod
-    def of(cls, text: str, option: str) -> Address:
+    def of(cls, text: str, option: str) -> ServerAddress:
         """``host:port``, also ``[::1]:9092``."""
         host, _, port = text.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from ...tables.encode import Encoder
 from ...tables.file_pieces import pieces_of, read_pieces
 from ...tables.files import Dialect, open_source
-from ...tables.fit.labels import Labels, numbers_of_files
+from ...tables.fit.labels import ClassesOrTarget, numbers_of_files
 from ...tables.refusal import Refusal
 from ...tables.rows import Scaling
 from ...tables.schema import Schema
 from ...trusted.models import Model
-from ...trusted.own_settings import own_settings
+from ...trusted.process import own_settings
 from ...trusted.stores.totals import Integers, IntegerTotal
 from ..federation import Declared, Federated
 from ..forms import packed
@@ -45,7 +45,7 @@ def _hold(
     agreed: Agreed,
     schema: Schema,
     scaling: Scaling,
-    labels: Labels,
+    labels: ClassesOrTarget,
     integers: bool,
     written: str | Dialect | None,
     federated: Federated,
@@ -148,7 +148,7 @@ class Client:
         self._heard = history
         return DONE
 
-    def _ensure(self, version: int | None, told: dict[int | None, Told]) -> int:
+    def _ensure(self, version: int | None, told: dict[int | None, MarkedRequest]) -> int:
         """Make records of a version, and first those that they are made of."""
         one = told[version]
         if self._made.get(version) == one.digest:
@@ -157,7 +157,7 @@ class Client:
             return state
         return self._do(version, told)
 
-    def _do(self, version: int | None, told: dict[int | None, Told]) -> int:
+    def _do(self, version: int | None, told: dict[int | None, MarkedRequest]) -> int:
         request, digest = told[version]
         model = self._checked(request, _made_by(told))
         if request.act == "make":
@@ -193,25 +193,25 @@ class Client:
                 self._known.pop(version, None)
 
 
-class Told(NamedTuple):
+class MarkedRequest(NamedTuple):
     """A request of a history, and what tells it from any other."""
 
     request: Request
     digest: bytes
 
 
-def _made_by(told: dict[int | None, Told]) -> Made:
+def _made_by(told: dict[int | None, MarkedRequest]) -> Made:
     """What the rows are made by."""
     return Made(*told[None].request.arguments[1:])
 
 
 @lru_cache(maxsize=4)
-def told_by(history: bytes) -> tuple[dict[int | None, Told], frozenset[int]]:
+def told_by(history: bytes) -> tuple[dict[int | None, MarkedRequest], frozenset[int]]:
     """What a history says, by the version of the records that each request makes, None for the rows; and what is not needed.
 
     Clients that share a process read it once.
     """
-    told: dict[int | None, Told] = {}
+    told: dict[int | None, MarkedRequest] = {}
     gone: set[int] = set()
     for request in read_history(history):
         if request.act == "forget":
@@ -219,7 +219,7 @@ def told_by(history: bytes) -> tuple[dict[int | None, Told], frozenset[int]]:
         else:
             new = {"make": None, "hold": request.arguments[0], "change": request.arguments[1]}[request.act]
             before = told[request.arguments[0]].digest if request.act == "change" else b""  # of what it is made of
-            told[new] = Told(request, hashlib.blake2b(before + packed(request)).digest())
+            told[new] = MarkedRequest(request, hashlib.blake2b(before + packed(request)).digest())
     return told, frozenset(gone)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from .client import Client
 
 
-class Direct:
+class DirectCarrier:
     """Carries messages to clients of this process, one file each."""
 
     def __init__(self, paths: Sequence[Path]) -> None:

@@ -13,7 +13,7 @@ from ...tables.fit.fit import Fit
 from ...train import Records
 from ...trusted.events import FULL
 from ..federation import Declared, Federated
-from ..processes import Part, Spread
+from ..processes import RowsElsewhere, ShapeElsewhere
 from .client import MAKER
 from .server import Crowd
 
@@ -77,6 +77,6 @@ def ready_clients(
         raise ValueError("no client has rows; pass files with records")
     if reading is not None:
         reading(1.0)
-    rows = Spread(crowd, places, asked.scaling.features)
+    rows = RowsElsewhere(crowd, places, asked.scaling.features)
     given = None if public is None else public_rows(asked, public, separator=separator)
-    return asked.on(Records(rows, Part((len(rows),))), given)
+    return asked.on(Records(rows, ShapeElsewhere((len(rows),))), given)

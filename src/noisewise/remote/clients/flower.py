@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
 RECORD = "noisewise"
-MOST_NODES = 16  # of a simulation
-MOST_HELD = 1 << 14  # clients whose rows a process of the simulation keeps
-PROCESSES = 8  # of a simulation at most
-POLL = 0.02  # seconds between looks for answers
-START = 300.0  # seconds that a simulation may take to start
+MAX_NODES = 16  # of a simulation
+MAX_HELD_CLIENTS = 1 << 14  # whose rows a process of the simulation keeps
+MAX_PROCESSES = 8  # of a simulation at most
+POLL_SECONDS = 0.02  # between looks for answers
+START_SECONDS = 300.0  # that a simulation may take to start
 SILENT = {  # Flower tells its makers of every run, Ray of every cluster, and of its own future
     "FLWR_TELEMETRY_ENABLED": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -74,7 +74,7 @@ class FlowerCarrier:
         names: Sequence[str],
         *,
         wait: float | None = None,
-        poll: float = POLL,
+        poll: float = POLL_SECONDS,
         alive: Callable[[], bool] = lambda: True,
     ) -> None:
         self._grid, self._members, self._names = grid, [*members], [*names]
@@ -193,7 +193,7 @@ def _dealt(paths: Sequence[Path], nodes: int, context: Context, number: int) -> 
         return None
     client = _held.pop(own[number], None) or Client(own[number])
     _held[own[number]] = client
-    while len(_held) > MOST_HELD:
+    while len(_held) > MAX_HELD_CLIENTS:
         _held.popitem(last=False)
     return client
 
@@ -206,7 +206,7 @@ def simulated(paths: Sequence[Path], *, nodes: int | None = None) -> Iterator[Fl
     require_flower()
     silence()
     keep_out()
-    many = min(len(paths), MOST_NODES if nodes is None else nodes)
+    many = min(len(paths), MAX_NODES if nodes is None else nodes)
     files = [path.absolute() for path in paths]
     with tempfile.TemporaryDirectory(prefix="noisewise-", ignore_cleanup_errors=True) as folder:
         grids: queue.Queue[Grid] = queue.Queue()
@@ -237,7 +237,7 @@ def _run(files: Sequence[Path], nodes: int, folder: str, grids: queue.Queue[Grid
         grids.put(grid)
         done.wait()
 
-    processes = min(os.cpu_count() or 1, nodes, PROCESSES)
+    processes = min(os.cpu_count() or 1, nodes, MAX_PROCESSES)
     quiet = {"num_cpus": processes, "log_to_driver": False, "logging_level": "CRITICAL"}
     config: Any = {"init_args": quiet | _alone(folder), "client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
     app = client_app(partial(_dealt, files, nodes))
@@ -265,12 +265,12 @@ def _first(grids: queue.Queue[Grid], run: threading.Thread) -> Grid:
 
 def _members(grid: Grid, clients: int, nodes: int, run: threading.Thread) -> list[tuple[int, int]]:
     """Which node stands for which clients: that of partition p for clients p, p + nodes, ..."""
-    until = time.monotonic() + START
+    until = time.monotonic() + START_SECONDS
     while len(ids := list(grid.get_node_ids())) < nodes and run.is_alive() and time.monotonic() < until:
-        time.sleep(POLL)
+        time.sleep(POLL_SECONDS)
     from flwr.app import Message, RecordDict
 
-    carrier = FlowerCarrier(grid, [], [], wait=START, alive=run.is_alive)
+    carrier = FlowerCarrier(grid, [], [], wait=START_SECONDS, alive=run.is_alive)
     found: dict[int, int] = {}
     for node, said in carrier.exchanged(
         [Message(RecordDict(), dst_node_id=node, message_type="query.hello") for node in ids]

@@ -22,7 +22,7 @@ from .requests import check_request
 
 DONE, REFUSED, FAILED = 0, 1, 2  # answered; its file does not fit what was asked; anything else
 WHOLE = np.dtype("<i8")
-MOST_REQUESTS = 1 << 9  # that a history can have: each may lay all rows out anew
+MAX_REQUESTS = 1 << 9  # that a history can have: each may lay all rows out anew
 
 
 def pack_history(history: Sequence[Request]) -> bytes:
@@ -33,7 +33,7 @@ def pack_history(history: Sequence[Request]) -> bytes:
 def read_history(body: bytes) -> tuple[Request, ...]:
     """What :func:`pack_history` packed, at a client."""
     history = unpacked(body, without=ELSEWHERE)
-    if type(history) is not tuple or len(history) > MOST_REQUESTS:
+    if type(history) is not tuple or len(history) > MAX_REQUESTS:
         raise BadMessage
     return tuple(map(_checked, history))
 

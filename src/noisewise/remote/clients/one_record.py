@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ...trusted.models import MLP, Additive, Model
 from ...trusted.stores import Coins, records_of
-from ...trusted.stores.grid import BOUND, Store, in_memory, labelled
+from ...trusted.stores.grid import BOUND, Allocator, in_memory, labelled
 from ...trusted.stores.linear import FINE, LinearRecords, ramp
 from ...trusted.stores.protocol import Elsewhere, HeldRecords, Parts
 from ...trusted.stores.totals import Drawn, Floats, Integers, IntegerTotal, clipped
@@ -37,7 +37,7 @@ class Together(Elsewhere):
     rate: float
     there: bool = True
 
-    def held(self, model: Model, store: Store, coins: Coins | None = None) -> OneRecord:
+    def held(self, model: Model, store: Allocator, coins: Coins | None = None) -> OneRecord:
         counted = labelled(self.y, model.classes)  # rows without a label count for nothing
         X, y = (self.X, self.y) if counted is None else (self.X[counted], self.y[counted])
         return OneRecord(records_of(model, X, y, store), model, self.steps, self.rate, self.there)
@@ -107,14 +107,14 @@ class OneRecord(HeldRecords):
     def scored(self, drawn: Drawn, theta: Floats) -> Parts:
         return self.rows.scored(self._first(drawn), theta)
 
-    def in_basis(self, matrix: Floats, store: Store = in_memory) -> OneRecord:
+    def in_basis(self, matrix: Floats, store: Allocator = in_memory) -> OneRecord:
         return replace(self, rows=self.rows.in_basis(matrix, store))
 
-    def prepared(self, features: Any, store: Store = in_memory) -> OneRecord:
+    def prepared(self, features: Any, store: Allocator = in_memory) -> OneRecord:
         assert isinstance(self.model, Additive)
         return replace(self, rows=self.rows.prepared(features, store), model=self.model.of_width(features.width))
 
-    def centred(self, centre: Floats, scale: float, store: Store = in_memory) -> OneRecord:
+    def centred(self, centre: Floats, scale: float, store: Allocator = in_memory) -> OneRecord:
         return replace(self, rows=self.rows.centred(centre, scale, store))
 
     def _asked(self, drawn: Drawn) -> bool:

@@ -11,14 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...tables.files import Dialect
-from ...tables.fit.labels import Classes, Labels, Target
+from ...tables.fit.labels import Classes, ClassesOrTarget, Target
 from ...tables.rows import Cells, Scaling
 from ...tables.schema import Schema
-from ...trusted.features.features import Features, Hats, Product
-from ...trusted.features.table_columns import TableColumn
+from ...trusted.features.features import Features, Hats, Product, TableColumn
 from ...trusted.models import MLP, Additive, Linear, Model
-from ...trusted.stores.protocol import SUMS
-from ...trusted.stores.sum_limits import Known, Sum, whole
+from ...trusted.stores.protocol import SUMS, Known, Sum, whole
 from ...trusted.stores.totals import Drawn
 from ..federation import Declared, Federated
 from ..holder import Request
@@ -35,7 +33,7 @@ class Made(NamedTuple):
 
     schema: Schema
     scaling: Scaling
-    labels: Labels
+    labels: ClassesOrTarget
     integers: bool
     written: str | Dialect | None
     federated: Federated

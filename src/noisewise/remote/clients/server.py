@@ -2,7 +2,7 @@
 
 A client hears a question only if rows of its own were drawn. Who answered is told by the carrier, never by the answer. Of each
 client the first answer that fits counts: its number, its shape, and the most that its records could add up to
-(:mod:`noisewise.trusted.stores.sum_limits`); others, and late ones, are dropped.
+(:mod:`noisewise.trusted.stores.protocol`); others, and late ones, are dropped.
 
 *Who did not answer.* Unit client: it contributes nothing, and nothing is rescaled by who answered; the sum has one record less,
 which is what the price is about. Unit record: a record that keeps its client from answering would take the client's other records
@@ -18,19 +18,19 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from ...trusted.stores.grid import MOST_ROWS
+from ...trusted.stores.grid import MAX_ROWS
 from ...trusted.stores.protocol import SUMS
 from ...trusted.stores.totals import Integers, IntegerTotal
 from ..federation import Federated
 from ..history import History
 from ..holder import Request
-from ..processes import STAYS, Lead, Places
-from ..transport import Line, RankLost
+from ..processes import STAYS, Lead, PiecePlaces
+from ..transport import RankLost, Transport
 from .client import arrays_of, holder_of
 from .messages import pack_history, pack_question, read_answer, refused
 
 HERE = ("hold", "change", "forget")  # what clients do when they are asked the next question
-MOST = MOST_ROWS // 2  # records of all clients, whatever each claims: sums of their most fit into 64 bits
+MAX_RECORDS = MAX_ROWS // 2  # of all clients, whatever each claims: sums of their most fit into 64 bits
 
 
 class Carrier(Protocol):
@@ -51,13 +51,13 @@ class Crowd(Lead):
     """Clients behind a curator: client c is rank c + 1; rank 0 holds no rows and knows the zero of every sum."""
 
     def __init__(self, carrier: Carrier, federated: Federated) -> None:
-        super().__init__(cast(Line, carrier), holder_of(None), holds=False)
+        super().__init__(cast(Transport, carrier), holder_of(None), holds=False)
         self._carrier, self._federated, self._history = carrier, federated, History()
         self._lengths = [0] * carrier.clients
         self._unlabelled = False
 
     @property
-    def ranks(self) -> int:
+    def world_size(self) -> int:
         return self.clients + 1
 
     @property
@@ -65,12 +65,12 @@ class Crowd(Lead):
         """How many there are."""
         return self._carrier.clients
 
-    def places(self, maker: str, *arguments: Any, unlabelled: bool) -> Places:
+    def places(self, maker: str, *arguments: Any, unlabelled: bool) -> PiecePlaces:
         """Where records lie, once every client has made its rows; ``unlabelled``: some may have no label."""
         self._unlabelled = unlabelled
         dealt = self.deal(self._carrier.clients)
         self.everyone("make", maker, *arguments, dealt=dealt)
-        return Places(dealt, [(), *((length,) for length in self._lengths)], MOST)
+        return PiecePlaces(dealt, [(), *((length,) for length in self._lengths)], MAX_RECORDS)
 
     def _asked(self, act: str, requests: list[Request]) -> list[Any]:
         """What is said to a request: of sums and rows, what clients say; the rest they hear with the next question."""
@@ -125,7 +125,7 @@ class Crowd(Lead):
                     "on it, or the client itself, says why. Nothing was spent"
                 )
             answer = read_answer(body, self._number, [(1,)])
-            if answer is not None and 0 <= int(answer[0][0]) <= MOST:
+            if answer is not None and 0 <= int(answer[0][0]) <= MAX_RECORDS:
                 found.setdefault(client, int(answer[0][0]))
         if (absent := sorted(set(clients) - set(found))) and (not lenient or not found):
             raise ValueError(

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from ...methods import makes_a_promise
 from ...remote.holder import Holder, Holding, serve
-from ...remote.processes import Lead, Part, Places, Spread
-from ...remote.transport import Line
+from ...remote.processes import Lead, PiecePlaces, RowsElsewhere, ShapeElsewhere
+from ...remote.transport import Transport
 from ...train import Records
-from ...trusted.own_settings import own_settings
+from ...trusted.process import own_settings
 from ...trusted.stores.grid import in_memory
 from ..encode import Encoder
 from ..file_pieces import FilePiece, lengths_of, pieces_of, read_pieces
@@ -31,10 +31,10 @@ from ..schema import Schema
 from .build import store_for
 from .fit import Fit
 from .fitted import Fitted
-from .labels import Classes, Labels, numbers_of_files
+from .labels import Classes, ClassesOrTarget, numbers_of_files
 
 
-def lead_files(line: Line) -> Lead:
+def lead_files(line: Transport) -> Lead:
     """Rank 0 of ranks that hold pieces of files."""
     return Lead(line, _holder())
 
@@ -47,7 +47,7 @@ def lead_workers(workers: int | None = None, address: str | None = None) -> Lead
     return Lead(WorkerLine(RayCluster(_holder, workers=workers, address=address)), _holder(), holds=False)
 
 
-def serve_files(line: Line) -> Any:
+def serve_files(line: Transport) -> Any:
     """Any other rank: read, hold and add up what rank 0 asks for, until it says that all is done."""
     return serve(line, _holder())
 
@@ -94,7 +94,7 @@ def spread_files(
     rows = spread_rows(lead, paths, made, separator=separator, cache=cache, counted=counted)
     if progress is not None:
         progress(1.0)
-    return Records(rows, Part((len(rows),)), counted=counted)
+    return Records(rows, ShapeElsewhere((len(rows),)), counted=counted)
 
 
 class _Made(NamedTuple):
@@ -102,7 +102,7 @@ class _Made(NamedTuple):
 
     schema: Schema
     scaling: Scaling
-    labels: Labels
+    labels: ClassesOrTarget
     integers: bool
 
 
@@ -113,13 +113,13 @@ def spread_test_rows(
     *,
     separator: str | Dialect | None = None,
     counted: Mask | None = None,
-) -> tuple[Spread, Part]:
+) -> tuple[RowsElsewhere, ShapeElsewhere]:
     """Rows at all ranks to score a fitted model on, and their labels."""
     assert fitted.encoder is not None
     whole = isinstance(fitted.labels, Classes) and fitted.labels.numbered
     made = _Made(fitted.encoder.schema, fitted.scaling, fitted.labels, whole)
     rows = spread_rows(lead, paths, made, separator=separator, counted=counted)
-    return rows, Part((len(rows),))
+    return rows, ShapeElsewhere((len(rows),))
 
 
 def spread_rows(
@@ -130,7 +130,7 @@ def spread_rows(
     separator: str | Dialect | None = None,
     cache: str | Path | None = None,
     counted: Mask | None = None,
-) -> Spread:
+) -> RowsElsewhere:
     """Rows of files at all ranks, each of its own pieces."""
     source = open_source(paths, separator=separator)
     pieces = pieces_of(source)
@@ -145,10 +145,10 @@ def spread_rows(
         ],
         dealt=dealt,
     )  # fmt: skip
-    places = Places(dealt, lengths)
+    places = PiecePlaces(dealt, lengths)
     if places.records == 0 and counted is None:
         raise Refusal(f"{source.files[0].path}: has column names but no rows; pass a file with records")
-    return Spread(lead, places, made.scaling.features)
+    return RowsElsewhere(lead, places, made.scaling.features)
 
 
 def _masks(source: Source, pieces: tuple[FilePiece, ...], encoder: Encoder, counted: Mask) -> list[Mask]:
@@ -163,7 +163,7 @@ def _masks(source: Source, pieces: tuple[FilePiece, ...], encoder: Encoder, coun
 def _hold_files(
     numbers: tuple[int, ...],
     pieces: list[FilePiece],
-    how: tuple[Schema, Scaling, Labels, bool],
+    how: tuple[Schema, Scaling, ClassesOrTarget, bool],
     separator: str | Dialect | None,
     cache: str | Path | None,
     counted: list[Mask] | None,

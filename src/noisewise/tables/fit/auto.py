@@ -8,20 +8,20 @@ from typing import Any
 
 from ...accounts import Budget
 from ...methods.additive import AdditiveDescent
-from ...methods.preparation.choices import ENOUGH_FOR_PAIRS, KNOTS, MOST_HATS, Outline
+from ...methods.preparation.choices import KNOTS, MAX_HATS, MIN_CLARITY_FOR_PAIRS, Outline
 from ...statements.statement import training_budget
 from ...trusted.accountants.gdp import mu_of
-from ...trusted.features.table_columns import TableColumn
+from ...trusted.features.features import TableColumn
 from ...trusted.questions.levels import ColumnLevels
 from ...trusted.units import RECORD, Unit
-from .build import AUTO, MOST_COLUMNS, TABLES, method_for
+from .build import AUTO, MAX_TABLE_COLUMNS, TABLES, method_for
 
 BOUGHT, PUBLIC = "bought", "public"  # sizes
 RANKS = ColumnLevels.name  # the question that buys ranks
 
 
 @dataclass(frozen=True)
-class Choice:
+class AutoChoice:
     """A choice of "auto" and the facts that it was made of; ``knots``, ``pairs`` and ``ranks`` are None while open.
 
     ``scaled`` columns have a declared scale other than linear, ``declared`` ones knots of their own. ``known``: where
@@ -51,7 +51,7 @@ class Choice:
 
 def outline_for(columns: tuple[TableColumn, ...], budget: Budget, size: float, unit: Unit = RECORD) -> Outline | None:
     """What such a table becomes where "auto" makes features of its columns; None where it does not."""
-    return AdditiveDescent().outline(columns, size, budget, unit) if len(columns) <= MOST_COLUMNS else None
+    return AdditiveDescent().outline(columns, size, budget, unit) if len(columns) <= MAX_TABLE_COLUMNS else None
 
 
 def choice_for(
@@ -61,12 +61,12 @@ def choice_for(
     model: Any = AUTO,
     known: str = "given",
     unit: Unit = RECORD,
-) -> Choice:
+) -> AutoChoice:
     """What "auto" does with such a table; ``size`` is None while nobody has said it, ``known`` says where it is from."""
     method = method_for(AUTO, model, len(columns))
     made = None if size is None or method.name != TABLES else outline_for(columns, budget, size, unit)
     numbers = [column for column in columns if column.number]
-    return Choice(
+    return AutoChoice(
         method=method.name,
         model=model if isinstance(model, str) else list(model),
         columns=len(columns),
@@ -84,28 +84,28 @@ def choice_for(
     )
 
 
-def why(choice: Choice) -> str:
+def why(choice: AutoChoice) -> str:
     """The choice and its reasons, in one paragraph."""
     if choice.method != TABLES:
         if choice.model != AUTO:
             return f"auto takes {choice.method}: the model was asked for as {choice.model!r}, and this trains it."
         return (
             f"auto takes {choice.method} and a linear model: {_many(choice.columns, 'column')} are more than "
-            f"{MOST_COLUMNS}, so that values hardly mean something one by one."
+            f"{MAX_TABLE_COLUMNS}, so that values hardly mean something one by one."
         )
     return " ".join([_taken(choice), *(_open(choice) if choice.size is None else _made(choice, choice.size))])
 
 
-def _taken(choice: Choice) -> str:
+def _taken(choice: AutoChoice) -> str:
     counts = ((choice.numbers, "number", "numbers"), (choice.columns - choice.numbers, "category", "categories"))
     kinds = " and ".join(_many(*one) for one in counts if one[0])
     return (
         f"auto takes {choice.method}, effects of columns and of pairs of them: the model was left open, and the table has "
-        f"{_many(choice.columns, 'column')} ({kinds}), not more than {MOST_COLUMNS}."
+        f"{_many(choice.columns, 'column')} ({kinds}), not more than {MAX_TABLE_COLUMNS}."
     )
 
 
-def _open(choice: Choice) -> list[str]:
+def _open(choice: AutoChoice) -> list[str]:
     follows = (
         f"How many hats a number gets, what ranks cost and whether columns are paired follows from the number of records, "
         f"which is not known yet, and from the budget: {_budget(choice)}."
@@ -113,17 +113,17 @@ def _open(choice: Choice) -> list[str]:
     return [follows, *_scales(choice)]
 
 
-def _made(choice: Choice, size: float) -> list[str]:
+def _made(choice: AutoChoice, size: float) -> list[str]:
     clarity = size * choice.mu
     told = [f"n mu is {clarity:,.0f}: {size:,.0f} records ({choice.known}), and {_budget(choice)}."]
     if choice.knots is not None and choice.numbers > choice.declared:
         told.append(
-            f"So a number has {choice.knots} hats ({KNOTS:g} n mu / columns, from 3 to {MOST_HATS}) where no knots are declared."
+            f"So a number has {choice.knots} hats ({KNOTS:g} n mu / columns, from 3 to {MAX_HATS}) where no knots are declared."
         )
     told += _scales(choice)
     if choice.ranks:
         told.append(f"{_percent(choice.ranks)} of the budget is for ranks, quantiles of numbers: bounds may be loose.")
-    enough = f"n mu {'reaches' if clarity >= ENOUGH_FOR_PAIRS else 'is below'} {ENOUGH_FOR_PAIRS:,.0f}"
+    enough = f"n mu {'reaches' if clarity >= MIN_CLARITY_FOR_PAIRS else 'is below'} {MIN_CLARITY_FOR_PAIRS:,.0f}"
     if choice.pairs:
         told.append(f"The {choice.pairs} columns with the largest effects are paired with each other ({enough}).")
     else:
@@ -131,13 +131,13 @@ def _made(choice: Choice, size: float) -> list[str]:
     return told
 
 
-def _scales(choice: Choice) -> list[str]:
+def _scales(choice: AutoChoice) -> list[str]:
     kinds = ((choice.scaled, "a log scale"), (choice.declared, "declared knots"))
     said = [f"{_many(count, 'number')} {'has' if count == 1 else 'have'} {what}" for count, what in kinds if count]
     return [f"{', '.join(said)}."] if said else []
 
 
-def _budget(choice: Choice) -> str:
+def _budget(choice: AutoChoice) -> str:
     halved = ", halved by replace_one" if choice.adjacency == "replace_one" else ""
     return f"({choice.epsilon:g}, {choice.delta:g}) is worth mu = {choice.mu:.3g}{halved}"
 
@@ -152,7 +152,7 @@ def _percent(share: float) -> str:
 
 def choice_of_run(
     run: Mapping[str, Any], statement: Mapping[str, Any], trace: Sequence[Mapping[str, Any]]
-) -> Choice | None:
+) -> AutoChoice | None:
     """The choice of a finished run, from what its folder holds; None where "auto" did not choose."""
     settings, prepared = run["settings"], run["preprocessing"]
     if settings.get("chosen_by") != AUTO:
@@ -164,7 +164,7 @@ def choice_of_run(
     sides = [side for block in blocks for side in block.get("product", ())]
     method = statement["method"]["name"]
     budget = _trained(statement)
-    return Choice(
+    return AutoChoice(
         method=method,
         model=settings["model"],
         columns=len(columns),

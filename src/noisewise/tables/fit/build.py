@@ -22,20 +22,29 @@ from ...train import Records
 from ...trusted.accountants.terms import Budget
 from ...trusted.losses import USUAL, ClassWeighted, Loss, loss_named
 from ...trusted.models import MLP, Additive, Linear, Model
-from ...trusted.own_settings import own_settings
-from ...trusted.stores.grid import Mapped, Store, in_memory
+from ...trusted.process import own_settings
+from ...trusted.stores.grid import Allocator, Mapped, in_memory
 from ..encode import Encoder
 from ..file_pieces import Pinned
 from ..files import Dialect, Paths, Share, find_files, open_source
 from ..persons import Mask, persons_of
-from ..rows import IN_MEMORY, Cells, Floats, Scaling, columns_of, interval, number_columns, read_rows
+from ..rows import MAX_BYTES_IN_MEMORY, Cells, Floats, Scaling, columns_of, interval, number_columns, read_rows
 from ..schema import Schema
 from .fit import Fit
-from .labels import Array, Classes, Labels, Target, class_weights, classes_in, declared_classes, numbers_of_files
+from .labels import (
+    Array,
+    Classes,
+    ClassesOrTarget,
+    Target,
+    class_weights,
+    classes_in,
+    declared_classes,
+    numbers_of_files,
+)
 
 AUTO = "auto"
 TABLES = "additive"  # the method that "auto" takes for a table
-MOST_COLUMNS = 128  # of a table; more are taken for pixels or the like, whose values mean nothing one by one
+MAX_TABLE_COLUMNS = 128  # of a table; more are taken for pixels or the like, whose values mean nothing one by one
 SETTINGS = "settings, chosen without the private rows"
 CHECKED = "files checked against the schema before training"
 DECLARED = "bounds of the {}, declared"
@@ -73,7 +82,7 @@ def fit_of(
     if not isinstance(asked["size_is_public"], bool | np.bool_):
         raise ValueError(f"size_is_public is {asked['size_is_public']!r}; pass True or False")
     known: Model
-    made: Labels
+    made: ClassesOrTarget
     assumed: tuple[str, ...] = (Origin().words if origin is None else origin.words,)
     if encoder is None:
         assumed = (DECLARED.format("features"),)
@@ -158,7 +167,7 @@ def method_for(
     """
     if isinstance(method, str) and method == AUTO:
         open_model = isinstance(model, str) and model == AUTO
-        method = TABLES if open_model and columns is not None and columns <= MOST_COLUMNS else RECOMMENDED
+        method = TABLES if open_model and columns is not None and columns <= MAX_TABLE_COLUMNS else RECOMMENDED
     if not isinstance(method, str) or method in registry():
         chosen = method_named(method)
     else:
@@ -235,7 +244,7 @@ def _usual(method: Method, several: bool) -> str:
     return next((name for name in method.losses if loss_named(name).task != "classes"), usual)
 
 
-def model_for(asked: Any, scaling: Scaling, loss: Loss, labels: Labels) -> Model:
+def model_for(asked: Any, scaling: Scaling, loss: Loss, labels: ClassesOrTarget) -> Model:
     """The model asked for: "linear", "mlp" (one hidden layer of 20), or a tuple of hidden layer sizes."""
     outputs, features = len(labels.values) if isinstance(labels, Classes) and labels.numbered else 1, scaling.features
     if isinstance(scaling, Cells):
@@ -309,9 +318,9 @@ def public_rows(asked: Fit, public: Paths, *, separator: str | Dialect | None = 
     return Records(known.X, numbers_of_files(asked.labels, asked.encoder.classes, known.y))
 
 
-def store_for(size: int, *, cells: bool, cache: str | Path | None) -> Store:
+def store_for(size: int, *, cells: bool, cache: str | Path | None) -> Allocator:
     """Where rows that take ``size`` bytes as they were read are laid out: in memory unless that is much."""
-    large = cache is not None or size * (WIDER if cells else 1) > IN_MEMORY
+    large = cache is not None or size * (WIDER if cells else 1) > MAX_BYTES_IN_MEMORY
     return Mapped(Path(cache or tempfile.gettempdir())) if large else in_memory
 
 

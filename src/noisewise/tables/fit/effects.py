@@ -14,12 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ...trusted.features.features import Codes, Features, Hats, Product
-from ...trusted.features.scale import Floats, values_at
-from ...trusted.features.table_columns import TableColumn
+from ...trusted.features.features import Codes, Features, Floats, Hats, Product, TableColumn, values_at
 
 MISSING = "missing"
-MOST_VALUES = 64
+MAX_VALUES = 64
 RARE, LONG = 0.015, 0.25  # so few records at an end that takes so much of a scale are not drawn
 STRETCHES = 33  # of a course
 Z = 1.96  # 95 % of a normal distribution
@@ -233,10 +231,10 @@ class _Table:
         own = _finer(finest, np.ones(finest.knots))[0] if bent else finest.knot_values()
         for merged in (np.concatenate([own, *(block.knot_values() for block in hats)]), own):
             values = np.unique([float(f"{value:.10g}") for value in merged])
-            if len(values) <= MOST_VALUES:
+            if len(values) <= MAX_VALUES:
                 break
-        if len(values) > MOST_VALUES:
-            values = values[np.linspace(0, len(values) - 1, MOST_VALUES).round().astype(int)]
+        if len(values) > MAX_VALUES:
+            values = values[np.linspace(0, len(values) - 1, MAX_VALUES).round().astype(int)]
         listed: list[float] = values.tolist()
         return listed
 
@@ -277,7 +275,7 @@ class _Table:
 
 def _finer(block: Hats, shares: Floats) -> tuple[Floats, Floats]:
     """Knots and places between them, about as many as are shown, and the share of records near each."""
-    between = max(1, (MOST_VALUES - 1) // (block.knots - 1))
+    between = max(1, (MAX_VALUES - 1) // (block.knots - 1))
     ranks = np.linspace(0, 1, (block.knots - 1) * between + 1)
     hats = np.maximum(1 - np.abs(ranks[:, None] * (block.knots - 1) - np.arange(block.knots)), 0)
     near = hats @ (shares / hats.sum(0))

@@ -23,19 +23,19 @@ from ...remote.federation import Federated
 from ...statements.network import Network
 from ...statements.standard_errors import standard_errors
 from ...statements.statement import Statement, make_statement, training_budget
-from ...train import Progress, Records, Tape, Trained, refuse_batches, train
+from ...train import RecordedAnswers, Records, StepProgress, Trained, refuse_batches, train
 from ...trusted.facts import facts_of
 from ...trusted.features.features import Features
 from ...trusted.models import Additive, Model
-from ...trusted.own_settings import own_settings
+from ...trusted.process import own_settings
 from ...trusted.stores.protocol import Elsewhere
 from ...trusted.units import RECORD, Unit
 from ..column_checks import tells_nothing
 from ..encode import Encoder
-from ..persons import Persons
+from ..persons import PersonColumn
 from ..rows import Scaling
 from .fitted import Fitted, Spread
-from .labels import Labels
+from .labels import ClassesOrTarget
 
 Array = NDArray[Any]
 
@@ -53,7 +53,7 @@ class Fit:
     method: Method
     model: Model
     scaling: Scaling
-    labels: Labels
+    labels: ClassesOrTarget
     encoder: Encoder | None = None
     columns: tuple[str, ...] | None = None
     size_is_public: bool = False
@@ -61,7 +61,7 @@ class Fit:
     assumed: tuple[str, ...] = ()
     preparation: Mapping[str, Any] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
-    persons: Persons | None = None  # whose rows these are, where what is protected is a person
+    persons: PersonColumn | None = None  # whose rows these are, where what is protected is a person
     federated: Federated | None = None  # how clients are asked, where records lie with them
     source: str = "arrays"  # where rows came from, as a reading list has it
     private: Records | None = None
@@ -135,7 +135,7 @@ class Fit:
     def run(
         self,
         *,
-        progress: Progress | None = None,
+        progress: StepProgress | None = None,
         purse: Purse | Account | None = None,
         journal: Journal | None = None,
     ) -> Fitted:
@@ -262,7 +262,7 @@ def _shown(noise: Array, features: Features) -> Array:
     return np.array([float(f"{value:.4g}") for value in own])
 
 
-def _errors(method: Method, tape: Tape | None, public: PublicCurator | None) -> Array | None:
+def _errors(method: Method, tape: RecordedAnswers | None, public: PublicCurator | None) -> Array | None:
     return standard_errors(method, tape, public)
 
 

@@ -11,18 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...asking import Gradient
-from ...methods.preparation.names import names_of
-from ...statements.network import CHUNK, Network
+from ...methods.preparation.choices import names_of
+from ...statements.network import ROWS_PER_CHUNK, Network
 from ...statements.statement import Statement
-from ...trusted.features.features import Features
-from ...trusted.features.table_columns import TableColumn
+from ...trusted.features.features import Features, TableColumn
 from ...trusted.losses import loss_named
-from ...trusted.trace import Released
-from ...trusted.units import UNIT, Unit
+from ...trusted.units import UNIT, Released, Unit
 from ..encode import Encoder
 from ..rows import Cells, Scaling, columns_of, number_columns
 from .effects import Effects, effects_of
-from .labels import Classes, Labels, Target, labels_from
+from .labels import Classes, ClassesOrTarget, Target, labels_from
 
 if TYPE_CHECKING:
     from ...protect.learned.zoo import Learned
@@ -95,7 +93,7 @@ class Fitted:
     theta: Array
     network: Network
     scaling: Scaling
-    labels: Labels
+    labels: ClassesOrTarget
     statement: Statement
     trace: tuple[Released, ...]
     steps: int
@@ -129,9 +127,11 @@ class Fitted:
             return self.network.scores(self.theta, rows)
         theta, parts = (
             self.theta.astype(np.float64).reshape(self.network.outputs, -1),
-            range(0, max(len(rows), 1), CHUNK),
+            range(0, max(len(rows), 1), ROWS_PER_CHUNK),
         )
-        scores = np.concatenate([self.made.scores(theta, rows[at : at + CHUNK].astype(np.float64)) for at in parts])
+        scores = np.concatenate(
+            [self.made.scores(theta, rows[at : at + ROWS_PER_CHUNK].astype(np.float64)) for at in parts]
+        )
         return scores[:, 0] if self.network.outputs == 1 else scores
 
     def predictions(self, rows: Array) -> Array:

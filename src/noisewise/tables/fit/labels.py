@@ -131,10 +131,10 @@ class Target:
         return self.low + (np.clip(scores, -1, 1) + 1) / 2 * (self.high - self.low)
 
 
-Labels = Classes | Target
+ClassesOrTarget = Classes | Target
 
 
-def numbers_with(labels: Labels, y: Array, there: NDArray[np.bool_] | None, *, coded: bool = False) -> Array:
+def numbers_with(labels: ClassesOrTarget, y: Array, there: NDArray[np.bool_] | None, *, coded: bool = False) -> Array:
     """Labels as the loss takes them, where not all records have one: who has none gets what the curator leaves out.
 
     ``there``: who has a label, None for all. ``coded``: they are positions among the classes.
@@ -151,7 +151,9 @@ def numbers_with(labels: Labels, y: Array, there: NDArray[np.bool_] | None, *, c
     return found
 
 
-def numbers_of_files(labels: Labels, classes: Array | None, y: Array, there: NDArray[np.bool_] | None = None) -> Array:
+def numbers_of_files(
+    labels: ClassesOrTarget, classes: Array | None, y: Array, there: NDArray[np.bool_] | None = None
+) -> Array:
     """Labels of a file, which are positions among the schema's ``classes`` or numbers, as the loss takes them.
 
     ``there``: as in :func:`numbers_with`.
@@ -163,7 +165,7 @@ def numbers_of_files(labels: Labels, classes: Array | None, y: Array, there: NDA
     return numbers_with(labels, classes[y], there)
 
 
-def labels_from(document: Mapping[str, Any], outputs: int) -> Labels:
+def labels_from(document: Mapping[str, Any], outputs: int) -> ClassesOrTarget:
     """The labels that a run folder describes; a folder that does not say whether classes are likely goes by the loss."""
     if document["classes"] is None:
         return Target(*interval("target_bounds", document["preprocessing"]["target_bounds"]))

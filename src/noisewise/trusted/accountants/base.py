@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar, get_args
 from .. import validate
 from ..events import ADJACENCIES, Adjacency, Event, FixedBatch, Leaf, Mechanism, Poisson, Repeated, Sampling
 from .common import Unpriceable, unsampled
-from .search import Plan, least_scale, log_ratio
+from .search import EventsAtNoise, least_scale, log_ratio
 
 if TYPE_CHECKING:
     from .terms import Budget
 
-UNITS = 1 << 100  # a cap is cut into so many units, and every charge is rounded up to whole units: the sum is exact
+UNITS_PER_CAP = (
+    1 << 100
+)  # a cap is cut into so many units, and every charge is rounded up to whole units: the sum is exact
 
 
 class Accountant:
@@ -75,11 +77,11 @@ class Accountant:
             raise Unpriceable(f"{self.name} has no finite price for these events")
         return price
 
-    def scale(self, plan: Plan, budget: Budget, start: float) -> float:
+    def scale(self, plan: EventsAtNoise, budget: Budget, start: float) -> float:
         """The least scale of noise at which ``plan`` keeps within the budget, rounded up and re-priced."""
         return least_scale(log_ratio(self.epsilon, plan, budget), start, budget)
 
-    def rough_scale(self, plan: Plan, budget: Budget, enough: float) -> float | None:
+    def rough_scale(self, plan: EventsAtNoise, budget: Budget, enough: float) -> float | None:
         """:meth:`scale` to about a percent, for a table; ``enough`` is known to be enough. None: no price."""
         return self.scale(plan, budget, enough)
 
@@ -126,9 +128,9 @@ class Currency:
     def units(self, cost: float) -> int:
         """A cost in whole units of 2^-100 of the cap, rounded up; more than all of them when it is infinite."""
         if not cost < math.inf:
-            return UNITS + 1
+            return UNITS_PER_CAP + 1
         (top, bottom), (cap_top, cap_bottom) = float(cost).as_integer_ratio(), self.cap.as_integer_ratio()
-        return -(-top * UNITS * cap_bottom // (bottom * cap_top))
+        return -(-top * UNITS_PER_CAP * cap_bottom // (bottom * cap_top))
 
 
 def as_events(counts: Counter[Leaf]) -> list[Event]:

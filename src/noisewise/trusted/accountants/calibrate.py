@@ -17,7 +17,7 @@ from . import gdp
 from .base import accountant_named, as_events, names
 from .common import count_leaves, is_gaussian
 from .price import accountants_for, price_of
-from .search import Plan
+from .search import EventsAtNoise
 from .terms import Budget
 
 Floats = npt.NDArray[np.float64]
@@ -119,7 +119,7 @@ def _even(
     return float(least_noise(plan, Budget(epsilon, delta, adjacency), accountant))
 
 
-def least_noise(plan: Plan, budget: Budget, accountant: str = "auto") -> float:
+def least_noise(plan: EventsAtNoise, budget: Budget, accountant: str = "auto") -> float:
     """The least scale of noise at which a plan keeps within the budget; when the first accountant refuses, by the others."""
     first, *others = accountants_for(plan(1.0), budget.adjacency) if accountant == "auto" else (accountant,)
     start = _start(plan, budget)
@@ -156,7 +156,7 @@ def _check_extra(extra: list[Event], budget: Budget, accountant: str) -> None:
         )
 
 
-def _start(plan: Plan, budget: Budget) -> float:
+def _start(plan: EventsAtNoise, budget: Budget) -> float:
     """A guess: the scale at which the plan's order-2 Renyi price is that of a mu-GDP answer worth the budget."""
     mu = gdp.mu_of(budget.epsilon, budget.delta)
     counts = count_leaves(plan(1.0), budget.adjacency)

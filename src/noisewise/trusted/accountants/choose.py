@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .. import validate
 from ..events import FULL, Event, Gaussian, Sampling, plain_sampling, sampled
-from .base import ACCOUNTANTS, UNITS, Accountant, accountant_named, currencies, currency, names
+from .base import ACCOUNTANTS, UNITS_PER_CAP, Accountant, accountant_named, currencies, currency, names
 from .calibrate import calibrate
 from .common import Unpriceable, count_leaves
 from .price import accountants_for
@@ -82,7 +82,7 @@ def _additive(
     if plan is not None:
         own = currency(budget, known.name, order=order)
         counts = count_leaves(plan, budget.adjacency)
-        if sum(count * own.units(own.cost(leaf)) for leaf, count in counts.items()) > UNITS:
+        if sum(count * own.units(own.cost(leaf)) for leaf, count in counts.items()) > UNITS_PER_CAP:
             raise ValueError(
                 f"plan costs more than the budget by {known.name}; pass a plan with more noise, e.g. from "
                 "calibrate(budget, ...)"

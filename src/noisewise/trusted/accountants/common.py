@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache, wraps
 from typing import Any, TypeVar
 
+from .. import validate
 from ..events import (
     FULL,
     ApproximateDP,
@@ -23,6 +24,7 @@ from ..events import (
     Selection,
     leaves,
 )
+from . import special
 
 # Four units in the last place: more than the few correctly rounded operations of a closed form can lose.
 UP = 1 + 2.0**-50
@@ -192,3 +194,49 @@ def rest_of_delta(delta: float, taken: float) -> float:
             "pass a larger delta or one-shot events with a smaller one"
         )
     return left
+
+
+# What a difference in an unknown direction of a plane costs under Gaussian noise.
+
+
+def pair_mu(e: float, delta: float) -> float:
+    """The largest m <= sqrt(2 e) with sqrt(2 pi) m exp(e) Phi(-e/m - m/2) <= delta, rounded down.
+
+    That is E(1 - exp(e - m |g| - m^2/2))_+ for g a pair of independent standard normals: the delta, at e, of Gaussian noise
+    along a difference that lies somewhere in a plane.
+    """
+    low, high = 0.0, math.sqrt(2 * e)
+    for _ in range(60):
+        m = (low + high) / 2
+        within = math.log(m * math.sqrt(2 * math.pi)) + e + float(special.log_ndtr(-e / m - m / 2)) <= math.log(delta)
+        low, high = (m, high) if within else (low, m)
+    return low * (1 - 1e-9)
+
+
+# Several noised sums of the same batch as one event.
+
+
+def joint_noise(*noise_multipliers: float) -> float:
+    """The noise multiplier of one event that releases several noised sums of the same batch, rounded down.
+
+    sigma^-2 = sum of sigma_i^-2. Divide each sum by its own noise: what is released is their concatenation with unit
+    noise, which one record moves by at most sqrt(sum of sigma_i^-2), or twice that when it is replaced.
+
+    >>> round(joint_noise(3.0, 4.0), 6)
+    2.4
+    """
+    validate.positive(**{f"noise_multiplier {i}": float(sigma) for i, sigma in enumerate(noise_multipliers)})
+    precision = math.fsum(float(sigma) ** -2 for sigma in noise_multipliers)
+    return (1 - 2.0**-50) / math.sqrt(precision)
+
+
+def split_noise(noise_multiplier: float, share: float) -> tuple[float, float]:
+    """Noise multipliers of two sums whose joint release costs at most ``noise_multiplier``, the second ``share`` of it.
+
+    >>> gradient, count = split_noise(10.0, 0.01)
+    >>> round(gradient, 3), round(count, 3), joint_noise(gradient, count) >= 10.0
+    (10.05, 100.0, True)
+    """
+    validate.open_unit(share=share)
+    sigma = noise_multiplier * (1 + 2.0**-40)
+    return sigma / (1 - share) ** 0.5, sigma / share**0.5

@@ -20,7 +20,7 @@ from ..events import Adjacency, Event, FixedBatch, Gaussian, Leaf, Poisson, Samp
 from . import special
 from .base import Accountant, Currency, accountant
 from .common import DOWN, FLOOR, UP, check_relation, gaussian_scale, rest_of_delta, selection, split_delta
-from .search import Plan, least_scale
+from .search import EventsAtNoise, least_scale
 
 if TYPE_CHECKING:
     from .terms import Budget
@@ -108,7 +108,7 @@ def root_of(f: Callable[[float], float], low: float, high: float) -> float:
     raise RuntimeError("no root was found; this is a bug")
 
 
-LEAST_MU = 1e-6  # delta_of subtracts two numbers that agree to mu: below, its error would pass 1e-9
+MIN_MU = 1e-6  # delta_of subtracts two numbers that agree to mu: below, its error would pass 1e-9
 
 
 def mu_of(epsilon: float, delta: float) -> float:
@@ -123,11 +123,11 @@ def mu_of(epsilon: float, delta: float) -> float:
     validate.open_unit(delta=delta)
     target = delta * (1 - _DELTA_ERROR)
     low, high = epsilon, epsilon
-    while delta_of(low, epsilon) > target and low >= LEAST_MU:
+    while delta_of(low, epsilon) > target and low >= MIN_MU:
         low /= 2
-    if low < LEAST_MU:
+    if low < MIN_MU:
         raise ValueError(
-            f"epsilon={epsilon!r} with delta={delta!r} is worth less than {LEAST_MU} in Gaussian DP, too little to be "
+            f"epsilon={epsilon!r} with delta={delta!r} is worth less than {MIN_MU} in Gaussian DP, too little to be "
             "priced exactly; pass a larger epsilon or delta"
         )
     while delta_of(high, epsilon) <= target:
@@ -234,7 +234,7 @@ class Gdp(Accountant):
         full = (leaf.event if isinstance(leaf, Poisson | FixedBatch) and leaf.rate == 1 else leaf for leaf in counts)
         return 0 if all(isinstance(leaf, Gaussian) for leaf in full) else 2
 
-    def scale(self, plan: Plan, budget: Budget, start: float) -> float:
+    def scale(self, plan: EventsAtNoise, budget: Budget, start: float) -> float:
         def excess(scale: float) -> float:
             """How far the plan is above the cap of the meter, as a log ratio of noise; the meter will then afford it."""
             counts, taken = split_delta(plan(scale), budget.adjacency)

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any
 
 from .. import validate
-from ..events import FULL, MOST_COUNT, Event, Gaussian, Repeated, Sampling, leaves, sampled
+from ..events import FULL, MAX_COUNT, Event, Gaussian, Repeated, Sampling, leaves, sampled
 from ..units import RECORD, Unit
 from .base import accountant_named, names
 from .calibrate import least_noise
@@ -75,7 +75,7 @@ def plan_rows(
     ('gdp', 42.25, 0.169)
     """
     validate.whole(size=size, features=features)
-    if size > MOST_COUNT:
+    if size > MAX_COUNT:
         raise ValueError("size is more than 10^15; pass how many records there are")
     validate.positive(clip=clip)
     lists: dict[str, Any] = {"steps": steps, "rates": rates}

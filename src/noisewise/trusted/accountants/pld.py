@@ -24,7 +24,7 @@ from ..events import ApproximateDP, BoundedRange, Event, FixedBatch, Gaussian, L
 from . import gdp, rdp, special
 from .base import Accountant, accountant
 from .common import DOWN, UP, Unpriceable, approximate, count_leaves, gaussian_scale, is_gaussian
-from .search import Plan, least_scale, log_ratio
+from .search import EventsAtNoise, least_scale, log_ratio
 
 if TYPE_CHECKING:
     from .terms import Budget
@@ -216,13 +216,13 @@ class Pld(Accountant):
     def turn(self, counts: Counter[Leaf]) -> int:
         return 1
 
-    def scale(self, plan: Plan, budget: Budget, start: float) -> float:
+    def scale(self, plan: EventsAtNoise, budget: Budget, start: float) -> float:
         coarse = log_ratio(partial(epsilon_of, bins=COARSE // 2, levels=16), plan, budget)
         near = least_scale(coarse, start, budget, tolerance=1e-3)
         tolerance = 1e-4 if len(plan(1.0)) <= 8 else 1e-3
         return least_scale(log_ratio(epsilon_of, plan, budget), near, budget, factor=1.0005, tolerance=tolerance)
 
-    def rough_scale(self, plan: Plan, budget: Budget, enough: float) -> float | None:
+    def rough_scale(self, plan: EventsAtNoise, budget: Budget, enough: float) -> float | None:
         """From few and coarse prices: any number of bins is sound, and what is returned was found within the budget."""
         steps = leaves(plan(1.0)).total()
         bins = 2 ** min(16, max(11, math.ceil(math.log2(128 * math.sqrt(steps)))))
@@ -256,7 +256,7 @@ class Pld(Accountant):
         return math.exp(high)
 
 
-def _slope(plan: Plan, budget: Budget, scale: float) -> float:
+def _slope(plan: EventsAtNoise, budget: Budget, scale: float) -> float:
     """How fast the log price falls with the log noise, by RDP, which is quick."""
     below, above = (rdp.plan_epsilon(plan(scale * by), budget.delta, budget.adjacency) for by in (0.9, 1.0))
     if not 0 < above <= below < math.inf:

@@ -20,7 +20,7 @@ import numpy as np
 
 from .. import validate
 from ..events import (
-    MOST_COUNT,
+    MAX_COUNT,
     Adjacency,
     AtOrder,
     Event,
@@ -51,7 +51,7 @@ from .common import (
     split_delta,
 )
 from .renyi import MARGIN, fixed_gaussian_replace, log_expm1, poisson_gaussian, poisson_gaussian_replace
-from .repetitions import BestOf, Floats, Run
+from .repetitions import BestOf, Floats, RunPrivacy
 
 if TYPE_CHECKING:
     from .terms import Budget
@@ -177,18 +177,18 @@ def costs_of(leaf: Leaf, adjacency: str) -> Costs:
     return at
 
 
-def one_run(event: Selection, adjacency: str) -> Run:
+def one_run(event: Selection, adjacency: str) -> RunPrivacy:
     """What is known of one run, which draws a candidate: the largest divergence of any candidate.
 
     *Guarantee*: a mixture over what both neighbours share; Renyi and hockey-stick divergences are jointly quasi-convex.
     """
     runs = [_candidate(tuple(leaves(one).items()), adjacency) for one in dict.fromkeys(event.candidates)]
     rdp = np.max([run.rdp for run in runs], axis=0)
-    return Run(_ORDERS, rdp, max(run.pure for run in runs))
+    return RunPrivacy(_ORDERS, rdp, max(run.pure for run in runs))
 
 
 @lru_cache(maxsize=4096)
-def _candidate(counts: tuple[tuple[Leaf, int], ...], adjacency: str) -> Run:
+def _candidate(counts: tuple[tuple[Leaf, int], ...], adjacency: str) -> RunPrivacy:
     """One candidate, made of plain numbers; all its full-batch Gaussians are one."""
     rdp, squares, pure = np.zeros(len(ORDERS)), 0.0, 0.0
     for leaf, count in counts:
@@ -200,7 +200,7 @@ def _candidate(counts: tuple[tuple[Leaf, int], ...], adjacency: str) -> Run:
     rdp += _ORDERS * (squares / 2 * UP)
     rdp *= 1 + len(counts) * 2.0**-50
     rdp.flags.writeable = False
-    return Run(_ORDERS, rdp, pure)
+    return RunPrivacy(_ORDERS, rdp, pure)
 
 
 @lru_cache(maxsize=4096)
@@ -370,6 +370,6 @@ class Rdp(Accountant):
                 "steps is None; pass the number of steps the run expects: it fixes the order of the RDP meter"
             )
         validate.whole(steps=steps)
-        if steps > MOST_COUNT:
+        if steps > MAX_COUNT:
             raise ValueError("steps is more than 10^15; pass the number of steps the run expects")
         return reference_order(budget.epsilon, budget.delta, steps, sampling, budget.adjacency)

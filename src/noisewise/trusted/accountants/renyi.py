@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..events import LEAST_NOISE
+from ..events import MIN_NOISE
 from .common import UP, Unpriceable, kept
 
 Floats = npt.NDArray[np.float64]
@@ -49,8 +49,8 @@ def poisson_gaussian(rate: float, sigma: npt.ArrayLike, order: int) -> Floats:
     [3.087851, 0.000238]
     """
     sigma = np.asarray(sigma, dtype=np.float64)
-    if not (sigma >= LEAST_NOISE).all():
-        raise Unpriceable(f"a noise multiplier below {LEAST_NOISE:g} is no noise")
+    if not (sigma >= MIN_NOISE).all():
+        raise Unpriceable(f"a noise multiplier below {MIN_NOISE:g} is no noise")
     if rate == 1:
         return order / (2 * sigma**2) * UP
     exponent = _binomials(order)[2] / (sigma * sigma)[..., None]

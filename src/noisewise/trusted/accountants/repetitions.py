@@ -49,7 +49,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunPrivacy:
     """What is known of one run: ``rdp`` at each of ``orders`` (infinite: nothing), and its pure epsilon (or infinite)."""
 
     orders: Floats = field(repr=False)
@@ -62,7 +62,7 @@ class BestOf:
 
     __slots__ = ("_orders", "_theorem")
 
-    def __init__(self, run: Run, repetitions: Repetitions) -> None:
+    def __init__(self, run: RunPrivacy, repetitions: Repetitions) -> None:
         self._orders, self._theorem = run.orders, theorem(run, repetitions)
 
     def at(self, order: int) -> float:
@@ -70,7 +70,7 @@ class BestOf:
         return float(self._theorem[int(np.searchsorted(self._orders, order))])
 
 
-def theorem(run: Run, repetitions: Repetitions) -> Floats:
+def theorem(run: RunPrivacy, repetitions: Repetitions) -> Floats:
     """The RDP of the best run at each order by Theorems 2 and 6, or the pure bound; also that of any larger order."""
     if isinstance(repetitions, PoissonRepetitions):
         price = _poisson(run, repetitions.mean)
@@ -79,7 +79,7 @@ def theorem(run: Run, repetitions: Repetitions) -> Floats:
     return np.asarray(np.minimum.accumulate(price[::-1])[::-1] * (1 + SLACK) + SLACK)
 
 
-def _negative_binomial(run: Run, law: TruncatedNegativeBinomial) -> Floats:
+def _negative_binomial(run: RunPrivacy, law: TruncatedNegativeBinomial) -> Floats:
     orders = run.orders
     factor, log_gamma = 1 + law.eta, -math.log(law.gamma)
     shared = min(float(np.min((1 - 1 / orders) * run.rdp + log_gamma / orders)), log_gamma, run.pure)
@@ -87,14 +87,14 @@ def _negative_binomial(run: Run, law: TruncatedNegativeBinomial) -> Floats:
     return np.minimum(price, (1 + factor) * run.pure * UP)
 
 
-def _poisson(run: Run, mean: float) -> Floats:
+def _poisson(run: RunPrivacy, mean: float) -> Floats:
     orders = run.orders
     delta = leaks(run, np.log1p(1 / (orders - 1)))
     exponent = (orders - 1) * (run.rdp + mean * delta)
     return np.asarray(np.logaddexp(-mean, math.log(mean) + exponent) / (orders - 1))
 
 
-def leaks(run: Run, epsilons: Floats) -> Floats:
+def leaks(run: RunPrivacy, epsilons: Floats) -> Floats:
     """A delta with which one run is (epsilon, delta)-DP, for each epsilon >= 0; rounded up.
 
     The least of what follows from its Renyi divergences (Canonne, Kamath & Steinke 2020, Proposition 12; and the total

@@ -12,11 +12,11 @@ from .common import Unpriceable
 if TYPE_CHECKING:
     from .terms import Budget
 
-Plan = Callable[[float], list[Event]]  # the events at a scale of their noise
+EventsAtNoise = Callable[[float], list[Event]]  # the events at a scale of their noise
 Price = Callable[[Iterable[Event], float, str], float]
 
 
-def log_ratio(price: Price, plan: Plan, budget: Budget) -> Callable[[float], float]:
+def log_ratio(price: Price, plan: EventsAtNoise, budget: Budget) -> Callable[[float], float]:
     """How far a plan is above the budget at a scale, as a log ratio of epsilons."""
 
     def excess(scale: float) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .. import validate
 from ..events import (
-    LEAST_GAMMA,
+    MIN_GAMMA,
     Adjacency,
     ApproximateDP,
     AtOrder,
@@ -31,7 +31,7 @@ from .terms import Budget
 
 CLOSE = 1e-4  # what a candidate may spend is rounded down by about this share
 ETAS = (0.0, 1.0, 2.0)
-MOST_RUNS_EACH = 100.0  # distributions that need more runs than this for each candidate are not considered
+MAX_RUNS_PER_CANDIDATE = 100.0  # distributions that need more are not considered
 
 
 def as_approximate(event: Event | Iterable[Event], delta: float, adjacency: Adjacency) -> ApproximateDP:
@@ -187,11 +187,11 @@ def choose_repetitions(budget: Budget, candidates: int, *, seen: float = 0.8) ->
 
 def _enough(eta: float, candidates: int, seen: float) -> TruncatedNegativeBinomial | None:
     """The largest gamma, so the fewest runs, that misses a candidate seldom enough; None if it needs too many runs."""
-    low, high = math.log(LEAST_GAMMA), 0.0
+    low, high = math.log(MIN_GAMMA), 0.0
     for _ in range(60):
         middle = (low + high) / 2
         missed = chance_missed(TruncatedNegativeBinomial(eta, math.exp(middle)), candidates)
         low, high = (middle, high) if missed <= 1 - seen else (low, middle)
-    law = TruncatedNegativeBinomial(eta, max(math.exp(low), LEAST_GAMMA))
-    enough = chance_missed(law, candidates) <= 1 - seen and mean_runs(law) <= MOST_RUNS_EACH * candidates
+    law = TruncatedNegativeBinomial(eta, max(math.exp(low), MIN_GAMMA))
+    enough = chance_missed(law, candidates) <= 1 - seen and mean_runs(law) <= MAX_RUNS_PER_CANDIDATE * candidates
     return law if enough else None

@@ -10,7 +10,7 @@ from .. import validate
 from ..events import ADJACENCIES, Adjacency, Event
 from . import gdp, zcdp
 
-LEAST_DELTA = 1e-15
+MIN_DELTA = 1e-15
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Budget:
         validate.open_unit(delta=self.delta)
         if self.epsilon > 1e6:
             raise ValueError(f"epsilon is {self.epsilon!r}; pass at most 1e6: more promises nothing")
-        if self.delta < LEAST_DELTA:
+        if self.delta < MIN_DELTA:
             raise ValueError(
-                f"delta is {self.delta!r}; pass at least {LEAST_DELTA}: what a computer draws as noise is not Gaussian to "
+                f"delta is {self.delta!r}; pass at least {MIN_DELTA}: what a computer draws as noise is not Gaussian to "
                 "so small a probability, so a smaller delta cannot be delivered"
             )
         validate.one_of(ADJACENCIES, adjacency=self.adjacency)

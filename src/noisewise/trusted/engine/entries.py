@@ -20,7 +20,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-ROOM = 2**24  # numbers that gradients of single records may take at a time, where there is no way around them
+MAX_GRADIENT_NUMBERS = (
+    2**24
+)  # numbers that gradients of single records may take at a time, where there is no way around them
 
 
 @dataclass(frozen=True)
@@ -202,7 +204,7 @@ class Outer(Entry):
 
 
 @dataclass(frozen=True)
-class Rows(Entry):
+class RowSums(Entry):
     """sum over t of b_t in row id_t of the parameter."""
 
     ids: Tensor  # (batch, positions)
@@ -264,14 +266,14 @@ def inner(one: Entry, other: Entry) -> Tensor:
     if isinstance(one, Outer) and isinstance(other, Outer):
         (a, b), (c, d) = one.positions, other.positions
         return (torch.bmm(a, c.transpose(1, 2)) * torch.bmm(b, d.transpose(1, 2))).sum((1, 2))
-    if isinstance(one, Rows) and isinstance(other, Rows):
+    if isinstance(one, RowSums) and isinstance(other, RowSums):
         same = one.ids.unsqueeze(2) == other.ids.unsqueeze(1)
         return torch.where(same, torch.bmm(one.b, other.b.transpose(1, 2)), 0).sum((1, 2))
-    if isinstance(one, Outer) and isinstance(other, Rows):
+    if isinstance(one, Outer) and isinstance(other, RowSums):
         a, b = one.positions
         places = other.ids.unsqueeze(1).expand(-1, a.shape[1], -1)
         return (torch.gather(b, 2, places) * torch.bmm(a, other.b.transpose(1, 2))).sum((1, 2))
-    if isinstance(one, Rows) and isinstance(other, Outer):
+    if isinstance(one, RowSums) and isinstance(other, Outer):
         return inner(other, one)
     return multiplied_out([one], [other])
 
@@ -300,7 +302,7 @@ def added_up(entries: Sequence[Entry], factors: Tensor, dead: Tensor | None) -> 
 
 def _few(entry: Entry) -> Iterator[slice]:
     """Records whose gradients have room at a time."""
-    step = max(1, ROOM // max(entry.shape.numel(), 1))
+    step = max(1, MAX_GRADIENT_NUMBERS // max(entry.shape.numel(), 1))
     for start in range(0, entry.batch, step):
         yield slice(start, min(start + step, entry.batch))
 

@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 from .alone import LossOfOne, backward, losses_of
 from .entries import Direct, Entry, Outer
 from .facts import Layout, Refused, Spec, layout_of, trainable
-from .state import State, refuse_layers
+from .state import ModuleState, refuse_layers
 from .tape import Tape, in_parts, tensors_in
 from .torch_names import check_torch
 
@@ -182,7 +182,7 @@ class _Rehearsal:
         self.classes = 2 if scores is None or scores.shape[1] < 2 else scores.shape[1]
         inputs, targets = self.rows(3, "usual")
         self._alone(inputs, targets, 0)
-        state = State(self.module, getattr(self.loss, "call", None))
+        state = ModuleState(self.module, getattr(self.loss, "call", None))
         self._alone(inputs, targets, 1)
         state.refuse_changes()
         before = [value._version for value in inputs]

@@ -40,7 +40,7 @@ def refuse_layers(module: nn.Module) -> None:
             raise Refused(f"{name} has a hook on its gradient, which would see that of all records; remove it")
 
 
-class State:
+class ModuleState:
     """What module and loss hold: two calls on made-up rows must leave it as it is.
 
     An attribute that is set to another tensor is no matter: it is given back after each pass.
@@ -90,15 +90,15 @@ def _written(value: Any, where: str) -> Any:
         return id(value)
 
 
-Kept = list[tuple[Any, dict[str, Any], dict[str, Any]]]
+KeptState = list[tuple[Any, dict[str, Any], dict[str, Any]]]
 
 
-def before_pass(*things: Any) -> Kept:
+def before_pass(*things: Any) -> KeptState:
     """What every part of module and loss holds."""
     return [(part, part.__dict__.copy(), {**getattr(part, "_buffers", {})}) for part, _ in _parts(things)]
 
 
-def after_pass(kept: Kept) -> None:
+def after_pass(kept: KeptState) -> None:
     """Give back what a pass has set, so that every pass begins alike; refuse a list or dict that has taken in something of a record."""
     for part, before, buffers in kept:
         own = part.__dict__

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..fast.kernels import compiled
 
-FEW = 2**15  # numbers at a time, so that every pass over them stays in the cache
+NUMBERS_PER_PASS = 2**15  # so that every pass over them stays in the cache
 
 
 def in_units(
@@ -31,9 +31,9 @@ def in_units(
     if compiled():
         return _compiled(parts, times, most, own)
     total = torch.from_numpy(own)
-    real, done = torch.empty(FEW, dtype=torch.float64), 0
+    real, done = torch.empty(NUMBERS_PER_PASS, dtype=torch.float64), 0
     for part in parts:
-        for few in part.detach().reshape(-1).to("cpu").split(FEW):
+        for few in part.detach().reshape(-1).to("cpu").split(NUMBERS_PER_PASS):
             count = len(few)
             exact = real[:count].copy_(few).mul_(times).round_().nan_to_num_(nan=0.0).clamp_(-most, most)
             total[done : done + count].copy_(exact)

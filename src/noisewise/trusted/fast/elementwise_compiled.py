@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..elementwise import EXP_TERMS, LEAST, LN2_HIGH, LN2_LOW, LOG2_E, LOG_TERMS, SQRT_HALF
+from ..elementwise import EXP_TERMS, LN2_HIGH, LN2_LOW, LOG2_E, LOG_TERMS, MIN_EXPONENT, SQRT_HALF
 from . import kernels
 
 Floats = NDArray[np.float64]
@@ -32,7 +32,7 @@ def widely(context: Any) -> Any:
 @kernels.jit
 def exp_of(x: float) -> float:
     """exp of one number; small, so that a loop that calls it is compiled as if it stood there."""
-    bounded = max(x, LEAST)
+    bounded = max(x, MIN_EXPONENT)
     k = np.floor(bounded * LOG2_E + 0.5)
     rest = (bounded - k * LN2_HIGH) - k * LN2_LOW
     value = EXP_TERMS[0]

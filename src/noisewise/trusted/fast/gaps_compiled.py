@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ..noise.gaps import ABOVE, BELOW, SMALL, UNIT
+from ..noise.gaps import ABOVE, BELOW, MIN_SURE_WORD, UNIT
 from .kernels import jit
 
 
@@ -17,7 +17,7 @@ def joined(words: NDArray[np.int64], mean: float, of: int, row: int, rows: NDArr
     for i in range(len(words)):
         w = words[i]
         end = w ^ (w >> 63)
-        if end < SMALL:
+        if end < MIN_SURE_WORD:
             return i, i
         x = (end + 0.5) * UNIT
         gap = -(math.log1p(-x) if w < 0 else math.log(x)) * mean

@@ -19,12 +19,12 @@ from ..noise.normal_reference import (
     LOG,
     MAGIC,
     MANTISSA,
+    MIN_SURE_WORD,
     MINUS_TWO_LN2,
     MINUS_UNIT,
     NEAR_ONE,
     ONE,
     SINE,
-    SMALL,
     SQRT_HALF,
     TWO,
     WHOLE,
@@ -33,7 +33,7 @@ from ..noise.normal_reference import (
 from .elementwise_compiled import widely
 from .kernels import jit
 
-BLOCK = 512
+PAIRS_PER_BLOCK = 512
 L0, L1, L2, L3 = LOG
 S0, S1, S2 = SINE
 C0, C1, C2 = COSINE
@@ -77,7 +77,7 @@ def _normals(
         s = t / (t + TWO)
         z = s * s
         energy = (((L0 * z + L1) * z + L2) * z + L3) * s + e * MINUS_TWO_LN2
-        r = FAR if end < SMALL else np.sqrt(energy) * std
+        r = FAR if end < MIN_SURE_WORD else np.sqrt(energy) * std
         a = (F32(I32(v >> 2)) + HALF) * ANGLE
         z = a * a
         cosine = (((C0 * z + C1) * z + C2) * z * z - HALF * z + ONE) * (-r if (v & 1) != 0 else r)
@@ -146,10 +146,10 @@ def rounded(
     """Block by block what the reference does for all pairs together."""
     widely()
     pairs, count = len(words) // 2, 0
-    scratch = np.empty((4, BLOCK), dtype=np.float32)
+    scratch = np.empty((4, PAIRS_PER_BLOCK), dtype=np.float32)
     radii, doubt = scratch[0], scratch[1]
-    for start in range(0, pairs, BLOCK):
-        stop = min(start + BLOCK, pairs)
+    for start in range(0, pairs, PAIRS_PER_BLOCK):
+        stop = min(start + PAIRS_PER_BLOCK, pairs)
         _normals(words[start:stop], words[pairs + start : pairs + stop], std, radii, scratch[2], scratch[3])
         for half in range(2):
             first = half * pairs + start

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..stores.perceptron_reference import HIGH, LIMIT, LOW, MARGIN, MOST, WIDE, Array
+from ..stores.perceptron_reference import HIGH, LIMIT, LOW, MARGIN, MAX_EXACT_INTEGER, WIDE, Array
 from .elementwise_compiled import widely
 from .kernels import jit
 from .rows_compiled import fetch
 
 AHEAD = 4  # rows that are fetched before they are needed
-Whole = Any  # an integer of numpy or of Python: one thing when compiled
+WholeNumber = Any  # an integer of numpy or of Python: one thing when compiled
 
 
 @jit
@@ -44,7 +44,7 @@ def _length(flat: Array, bits: Array, start: np.uint64, end: np.uint64, digits: 
     peak = np.int32(0)
     for j in range(start, end):
         peak = max(peak, np.int32(bits[j] & np.int32(0x7FFFFFFF)))
-    exponent: Whole = np.int64(peak >> 23) - 127
+    exponent: WholeNumber = np.int64(peak >> 23) - 127
     if exponent >= HIGH:
         return -1.0
     if exponent < LOW:
@@ -71,7 +71,7 @@ def squared_lengths(flat: Array, bits: Array, width: int, digits: int, lengths: 
 
 
 @jit
-def _whole(flat: Array, scale: np.float32, start: np.uint64, end: np.uint64) -> tuple[Whole, Whole]:
+def _whole(flat: Array, scale: np.float32, start: np.uint64, end: np.uint64) -> tuple[WholeNumber, WholeNumber]:
     """Puts round(row * scale) in place of a row and returns its squared length and its largest entry."""
     widely()
     square, peak = np.int32(0), np.int32(0)
@@ -85,7 +85,9 @@ def _whole(flat: Array, scale: np.float32, start: np.uint64, end: np.uint64) -> 
 
 
 @jit
-def _constants(flat: Array, scale: np.float32, start: np.uint64, end: np.uint64, out: Array, to: np.uint64) -> Whole:
+def _constants(
+    flat: Array, scale: np.float32, start: np.uint64, end: np.uint64, out: Array, to: np.uint64
+) -> WholeNumber:
     """Writes round(row * scale) as integers from ``to`` on and returns their squared length."""
     square = np.int64(0)
     for j in range(end - start):
@@ -96,7 +98,7 @@ def _constants(flat: Array, scale: np.float32, start: np.uint64, end: np.uint64,
 
 
 @jit
-def _shrink(flat: Array, shrink: float, start: np.uint64, end: np.uint64) -> Whole:
+def _shrink(flat: Array, shrink: float, start: np.uint64, end: np.uint64) -> WholeNumber:
     """Multiplies whole numbers by ``shrink`` toward zero and returns their squared length."""
     square = np.int64(0)
     for j in range(start, end):
@@ -115,7 +117,7 @@ def _overflows(reach: Array, at: np.uint64, flat: Array, start: np.uint64, end: 
         here = np.int32(reach[at + j] + np.int32(np.int32(abs(flat[start + j])) * peak))
         reach[at + j] = here
         top = max(top, here)
-    if top <= MOST:
+    if top <= MAX_EXACT_INTEGER:
         return False
     for j in range(end - start):
         reach[at + j] = np.int32(np.int32(abs(flat[start + j])) * peak)
@@ -175,7 +177,7 @@ def whole_parts(
         for k in range(layers):
             length = math.sqrt(a2[k]) if usable else 0.0
             weight = scale * length * math.sqrt(b2[k]) if usable else 0.0
-            nc: Whole = np.int64(0)
+            nc: WholeNumber = np.int64(0)
             if usable and b2[k] > 0.0:
                 nc = _constants(slopes, np.float32(scale), begin[k], stop[k], constants, at[k])
             else:

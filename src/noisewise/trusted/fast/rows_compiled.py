@@ -20,12 +20,12 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ..stores.grid import BOUND, DIRECTION, LONGEST
+from ..stores.grid import BOUND, DIRECTION, MAX_ROW_NORM
 from . import kernels
 from .elementwise_compiled import exp_of
 
 ROWS = 32
-LINE = 32  # entries of a row in a line of the cache
+ENTRIES_PER_CACHE_LINE = 32  # of a row
 i4 = np.int32
 SHORT, WORD, WIDE = ir.IntType(16), ir.IntType(32), ir.IntType(64)
 EIGHT = ir.VectorType(WORD, 8)
@@ -36,7 +36,7 @@ def _has(feature: str) -> bool:
 
 
 PAIRS = 16 if _has("avx512bw") else 8  # that one instruction multiplies and adds up
-MANY, SUMS = ir.VectorType(SHORT, 2 * PAIRS), ir.VectorType(WORD, PAIRS)
+SHORTS, SUMS = ir.VectorType(SHORT, 2 * PAIRS), ir.VectorType(WORD, PAIRS)
 
 
 def _data(context, builder, signature, args, k):
@@ -50,7 +50,7 @@ def _vector(builder, data, place, kind):
 
 def _of_pairs(builder):
     """The instruction a0 b0 + a1 b1, a2 b2 + a3 b3, ... of two vectors of 16-bit integers."""
-    kind = ir.FunctionType(SUMS, [MANY, MANY])
+    kind = ir.FunctionType(SUMS, [SHORTS, SHORTS])
     name = {8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}[PAIRS]
     return cgutils.get_or_insert_function(builder.module, kind, name)
 
@@ -67,9 +67,9 @@ def _four_scores(typing, X, at, i, theta, start, columns, out):
         sums = [cgutils.alloca_once_value(builder, ir.Constant(SUMS, [0] * PAIRS)) for _ in range(4)]
         multiply = _of_pairs(builder)
         with cgutils.for_range_slice(builder, ir.Constant(WIDE, 0), columns, ir.Constant(WIDE, 2 * PAIRS)) as (j, _):
-            weight = builder.load(_vector(builder, weights, builder.add(start, j), MANY), align=2)
+            weight = builder.load(_vector(builder, weights, builder.add(start, j), SHORTS), align=2)
             for row, total in zip(rows, sums, strict=True):
-                entries = builder.load(_vector(builder, data, builder.add(row, j), MANY), align=2)
+                entries = builder.load(_vector(builder, data, builder.add(row, j), SHORTS), align=2)
                 builder.store(builder.add(builder.load(total), builder.call(multiply, [entries, weight])), total)
         kind = ir.FunctionType(WORD, [SUMS])
         reduce = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.add.v{PAIRS}i32")
@@ -102,7 +102,7 @@ def _add_block(typing, X, at, w, outputs, j, columns, out):
             found = []
             for k in range(first, first + 8, 2):
                 places = [builder.load(builder.gep(where, [ir.Constant(WIDE, k + i)])) for i in (0, 1)]
-                both = [builder.load(_vector(builder, data, builder.add(row, j), MANY), align=2) for row in places]
+                both = [builder.load(_vector(builder, data, builder.add(row, j), SHORTS), align=2) for row in places]
                 found.append([builder.shuffle_vector(*both, constant(places)) for places in (low, high)])
             return found
 
@@ -113,7 +113,7 @@ def _add_block(typing, X, at, w, outputs, j, columns, out):
                 place = builder.add(begin, ir.Constant(WIDE, 2 * pair))
                 two = builder.load(_vector(builder, weights, place, WORD), align=2)
                 packed = builder.insert_element(ir.Constant(SUMS, ir.Undefined), two, ir.Constant(WORD, 0))
-                spread = builder.bitcast(builder.shuffle_vector(packed, packed, constant([0] * PAIRS)), MANY)
+                spread = builder.bitcast(builder.shuffle_vector(packed, packed, constant([0] * PAIRS)), SHORTS)
                 for part in (0, 1):
                     product = builder.call(multiply, [entries[part], spread])
                     sums[part] = product if sums[part] is None else builder.add(sums[part], product)
@@ -203,7 +203,7 @@ def fetch(X, drawn, start, stop):
     """Drawn rows lie anywhere: the rows of the next round are fetched while this one is computed."""
     for i in range(start, stop):
         row = X[drawn[i]]
-        for j in range(0, X.shape[1], LINE):
+        for j in range(0, X.shape[1], ENTRIES_PER_CACHE_LINE):
             _ahead(row, j)
 
 
@@ -215,7 +215,7 @@ def lay_out_rows(numbers, scale, usable, X, reach, squares, most, alive):
         for j in range(columns):
             length = length + numbers[i, j] * numbers[i, j]
         length = np.sqrt(length)
-        good = usable[i] and length * scale[i] < LONGEST
+        good = usable[i] and length * scale[i] < MAX_ROW_NORM
         factor = DIRECTION / length if good and length > 0 else 0.0
         square = 0
         for j in range(columns):

@@ -13,8 +13,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ..stores.grid import BOUND, DIRECTION, LONGEST
-from ..stores.sparse_reference import MOST, SHORTER
+from ..stores.grid import BOUND, DIRECTION, MAX_ROW_NORM
+from ..stores.sparse_reference import MAX_WEIGHT, SHORTER
 from . import kernels
 from .elementwise_compiled import exp_of
 from .rows_compiled import EIGHT, WIDE, WORD, _data, _vector, on_grid, options
@@ -92,7 +92,7 @@ def lay_out_entries(numbers, where, width, usable, places, values, alive):
                 good = good and last[place] != i
                 last[place] = i
         length = np.sqrt(length)
-        good = good and length < LONGEST
+        good = good and length < MAX_ROW_NORM
         over = max(length, 1.0) if good else 1.0
         if good:
             square = _rounded(numbers[i], DIRECTION / over, room)
@@ -142,7 +142,7 @@ def measure(places, values, alive, centre, squares, most):
         square = square if alive[i] else i8(0)
         largest = i8(0)
         if square > 0:
-            largest = min(i8(np.floor(BOUND / np.sqrt(np.float64(square)))) + 1, i8(MOST))
+            largest = min(i8(np.floor(BOUND / np.sqrt(np.float64(square)))) + 1, i8(MAX_WEIGHT))
             while largest * largest > (BOUND * BOUND) // square:
                 largest -= 1
         squares[i] = square
@@ -334,7 +334,7 @@ def whole_weights(c, norm, w):
             length[i] = length[i] + c[o, i] * c[o, i]
     for i in range(ROWS):
         far = np.sqrt(length[i])
-        limit = min(BOUND / np.sqrt(np.float64(max(norm[i], 1))) - half, np.float64(MOST))
+        limit = min(BOUND / np.sqrt(np.float64(max(norm[i], 1))) - half, np.float64(MAX_WEIGHT))
         length[i] = limit / max(far, limit) if far > limit else 1.0
     for i in range(ROWS):
         for o in range(outputs):

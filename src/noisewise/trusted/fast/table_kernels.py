@@ -96,7 +96,7 @@ def _sides(cells, scales, points, ranks, slopes, sides, coordinates, at, places,
 
 @kernels.jit
 def entries(cells, scales, points, ranks, slopes, sides, coordinates, blocks, gains, where, numbers):
-    """Places and values of all entries: a row of ``scales``, ``sides``, ``blocks`` is one of :class:`.tables.Plan`."""
+    """Places and values of all entries: a row of ``scales``, ``sides``, ``blocks`` is one of :class:`.tables.KernelPlan`."""
     at = np.zeros((len(scales), ROWS))
     places, values = np.zeros((len(sides), 2, ROWS), np.uint32), np.zeros((len(sides), 2, ROWS), np.float32)
     last = len(gains) - 1

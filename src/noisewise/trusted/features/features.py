@@ -16,14 +16,111 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .scale import Floats, check_scale, positions
-from .table_columns import TableColumn
+# Where a value lies between declared points: piecewise linear, from 0 at the first to 1 at the last.
+#
+# Every declared scale is such a map. A logarithmic one has points at equal ratios, declared knots are points at equal
+# distances, ranks that were bought are points at quantiles. Arithmetic is + - * and comparisons on single values, so that a
+# value's place does not depend on its company.
+
+
+Floats = NDArray[np.float64]
+LOG_POINTS = 129
+
+
+def positions(values: Floats, points: Floats, ranks: Floats) -> Floats:
+    """The place of each value, clamped to the ends; NaN for what is missing.
+
+    >>> positions(np.array([5.0, 15.0, np.nan, 99.0]), np.array([0.0, 10.0, 20.0]), np.array([0.0, 0.5, 1.0])).tolist()
+    [0.25, 0.75, nan, 1.0]
+    """
+    missing = np.isnan(values)
+    inside = np.minimum(np.maximum(np.where(missing, points[0], values), points[0]), points[-1])
+    piece = np.clip(np.searchsorted(points, inside, side="right") - 1, 0, len(points) - 2)
+    slopes = slopes_of(points, ranks)
+    place = ranks[piece] + (inside - points[piece]) * slopes[piece]
+    place = np.where(place > ranks[piece], np.minimum(place, ranks[piece + 1]), ranks[piece])  # also if it is no number
+    return np.where(missing, np.nan, place)
+
+
+def slopes_of(points: Floats, ranks: Floats) -> Floats:
+    """How fast ranks grow from each point to the next."""
+    return (ranks[1:] - ranks[:-1]) / (points[1:] - points[:-1])
+
+
+def check_scale(points: object, ranks: object, name: str = "a scale") -> None:
+    """Refuse what is no scale: points that grow, a plain distance apart, and as many ranks that grow from 0 to 1."""
+    at, to = np.asarray(points, np.float64), np.asarray(ranks, np.float64)
+    if at.ndim != 1 or at.shape != to.shape or len(at) < 2:
+        raise ValueError(f"points and ranks of {name} must be as many, at least two")
+    with np.errstate(all="ignore"):
+        steps, rises = np.diff(at), np.diff(to)
+        plain = (steps > 0) & (rises > 0) & np.isfinite(steps) & np.isfinite(rises / steps)
+    if not (plain.all() and to[0] == 0 and to[-1] == 1):
+        raise ValueError(f"points of {name} must grow, not too near or far apart, and their ranks from 0 to 1")
+
+
+def values_at(places: Floats, points: Floats, ranks: Floats) -> Floats:
+    """The value at each place: the way back, for pictures and reports."""
+    return np.interp(places, ranks, points)
+
+
+def log_scale(low: float, high: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Points at equal ratios from low > 0 to high."""
+    points = np.geomspace(low, high, LOG_POINTS)
+    points[0], points[-1] = low, high
+    return tuple(points.tolist()), tuple(np.linspace(0.0, 1.0, LOG_POINTS).tolist())
+
+
+# What anyone may know of a table's columns: declared, never read from private rows.
+
+
+STEPS, STEPS_BETWEEN = 1 << 16, 1 << 8  # of single precision: over a whole scale, and from a point of it to the next
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A number, with the points and ranks of its declared scale, or a category, with the coordinate of each value.
+
+    In a table a category is its position among the declared ones; NaN is a value that is missing.
+    """
+
+    name: str
+    points: tuple[float, ...] = ()
+    ranks: tuple[float, ...] = ()
+    groups: tuple[int, ...] = ()
+    knots: int | None = None  # declared ones are kept
+    words: tuple[str, ...] = ()  # of the categories
+
+    def __post_init__(self) -> None:
+        if self.number:
+            check_scale(self.points, self.ranks, f"the scale of column {self.name!r}")
+
+    @property
+    def number(self) -> bool:
+        return not self.groups
+
+    @property
+    def fine(self) -> bool:
+        """Whether single precision would put values together that the scale tells apart, as from 1e9 to 1e9 + 100."""
+        if not self.number:
+            return False
+        with np.errstate(over="ignore", invalid="ignore"):  # beyond single precision: fine too
+            ends = np.maximum(np.abs(self.points[:-1]), np.abs(self.points[1:]))
+            step = np.spacing(ends.astype(np.float32)).astype(np.float64)
+            between, whole = np.diff(self.points) >= STEPS_BETWEEN * step, self.points[-1] - self.points[0]
+            return not bool(between.all() and whole >= STEPS * step.max())
+
+
+def cell_type(columns: Sequence[TableColumn]) -> type[np.floating[Any]]:
+    """How cells of a table are kept: single precision, or double where a declared scale is too fine; no value decides."""
+    return np.float64 if any(column.fine for column in columns) else np.float32
+
 
 Places = NDArray[Any]  # whole numbers
 Singles = NDArray[np.float32]  # an entry as it is kept, whether it is made anew or laid out again
 Seen = dict[Any, Floats]  # where the values of a column are on a scale: worked out once for all blocks of it
-MOST_KNOTS = 1024
-WIDEST = 1 << 20
+MAX_KNOTS = 1024
+MAX_COORDINATES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -39,8 +136,8 @@ class Hats:
 
     def __post_init__(self) -> None:
         check_scale(self.points, self.ranks)
-        if not 2 <= self.knots <= MOST_KNOTS:
-            raise ValueError(f"there are 2 to {MOST_KNOTS} knots of hats")
+        if not 2 <= self.knots <= MAX_KNOTS:
+            raise ValueError(f"there are 2 to {MAX_KNOTS} knots of hats")
 
     @property
     def width(self) -> int:
@@ -178,8 +275,8 @@ class Features:
     @cached_property
     def width(self) -> int:
         width = sum(block.width for block in self.blocks) + 1
-        if width > WIDEST:
-            raise ValueError(f"{width} coordinates; make fewer knots, categories or pairs, at most {WIDEST}")
+        if width > MAX_COORDINATES:
+            raise ValueError(f"{width} coordinates; make fewer knots, categories or pairs, at most {MAX_COORDINATES}")
         return width
 
     @property

@@ -23,7 +23,7 @@ from .huber_hinge import HuberHinge
 from .logistic import Logistic
 from .softmax import Softmax
 from .squared import Squared
-from .weighted import MOST_WEIGHT, ClassWeighted, check_weights
+from .weighted import MAX_WEIGHT, ClassWeighted, check_weights
 
 _known: dict[str, Loss] = {}
 LOSSES: Mapping[str, Loss] = MappingProxyType(_known)
@@ -86,4 +86,4 @@ def loss_named(loss: str | Loss) -> Loss:
 _fill()
 
 __all__ = ["ClassWeighted", "Hinge", "HuberHinge", "Logistic", "Loss", "Softmax", "Squared"]
-__all__ += ["LOSSES", "MOST_WEIGHT", "USUAL", "check_weights", "loss_named", "loss_names", "register"]
+__all__ += ["LOSSES", "MAX_WEIGHT", "USUAL", "check_weights", "loss_named", "loss_names", "register"]

@@ -7,7 +7,7 @@ import numpy as np
 
 from .base import Floats, Labels, Loss, Tensor
 
-MOST_WEIGHT = 1e12  # of a class
+MAX_WEIGHT = 1e12  # of a class
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class ClassWeighted(Loss):
     weights: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if not all(0 <= weight <= MOST_WEIGHT for weight in self.weights):
-            raise ValueError(f"weights are {self.weights!r}; pass numbers from 0 to {MOST_WEIGHT:g}")
+        if not all(0 <= weight <= MAX_WEIGHT for weight in self.weights):
+            raise ValueError(f"weights are {self.weights!r}; pass numbers from 0 to {MAX_WEIGHT:g}")
 
     @property
     def words(self) -> str:

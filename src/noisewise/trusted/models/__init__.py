@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from .additive import Additive
 from .base import Model, leading_subspace
 from .batches import Batch, RowSource
-from .linear import Linear
+from .linear import Additive, Linear
 from .perceptron import MLP
 
 __all__ = ["MLP", "Additive", "Batch", "Linear", "Model", "RowSource", "leading_subspace"]

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-CHUNK = 65536
-PIECE = 4096
-LONGEST = 2.0**40  # a longer row is treated as not finite: its products could overflow or underflow
-TINY = float(np.finfo(np.float32).tiny)
+ROWS_PER_CHUNK = 65536
+ROWS_PER_PIECE = 4096
+MAX_ROW_NORM = 2.0**40  # a longer row is treated as not finite: its products could overflow or underflow
+MIN_DIVISOR = float(np.finfo(np.float32).tiny)
 Singles = NDArray[np.float32]
 Floats = NDArray[np.float64]
 
@@ -42,9 +42,9 @@ class Batch:
 
 def in_chunks(batch: Batch, chunk_sum: Callable[[Batch], Floats]) -> Floats:
     """Sum of ``chunk_sum`` over chunks that stay in the cache, so that a full pass reads the records once."""
-    if len(batch) <= CHUNK:
+    if len(batch) <= ROWS_PER_CHUNK:
         return chunk_sum(batch)
-    count = -(-len(batch) // CHUNK)
+    count = -(-len(batch) // ROWS_PER_CHUNK)
     ends = [len(batch) * i // count for i in range(count + 1)]
     return np.asarray(sum(chunk_sum(batch.take(slice(*ends))) for ends in pairwise(ends)))
 
@@ -72,16 +72,16 @@ def lay_out(
     lengths, valid = np.empty(n, np.float32), np.empty(n, bool)
     labels: NDArray[Any] = np.array(y, np.float32 if classes is None else np.int64)
     usable = np.isfinite(labels) if classes is None else (labels >= 0) & (labels < classes)
-    for start in range(0, n, CHUNK):
-        here = slice(start, min(start + CHUNK, n))
+    for start in range(0, n, ROWS_PER_CHUNK):
+        here = slice(start, min(start + ROWS_PER_CHUNK, n))
         given = source(start, here.stop - start) if source is not None else matrix[here]  # type: ignore[index]
         with np.errstate(all="ignore"):
             chunk = np.asarray(given).astype(np.float32)
             long = np.sqrt(np.einsum("ij,ij->i", chunk, chunk, dtype=np.float64))
-        good = (long < LONGEST) & usable[here]  # false for NaN
+        good = (long < MAX_ROW_NORM) & usable[here]  # false for NaN
         long = np.where(good, long, 0.0)
         chunk[~good] = 0.0
-        rows[here] = chunk / np.maximum(long, TINY)[:, None] if unit_rows else chunk
+        rows[here] = chunk / np.maximum(long, MIN_DIVISOR)[:, None] if unit_rows else chunk
         lengths[here], valid[here] = long, good
     return Batch(rows, np.where(valid, labels, labels.dtype.type(0)), lengths, valid)
 
@@ -106,12 +106,12 @@ def row_by_row(rows: Singles, theta: Singles) -> Singles:
     """rows @ theta, or rows @ theta^T for a matrix, with each row summed by itself.
 
     A matrix product rounds a row differently in another place or company; for a loss whose slope jumps, one record
-    more or less could then flip the slopes of others. Long rows are summed in pieces of ``PIECE`` columns: numpy sums a
+    more or less could then flip the slopes of others. Long rows are summed in pieces of ``ROWS_PER_PIECE`` columns: numpy sums a
     longer one differently when it is alone.
     """
     pattern = "ij,j->i" if theta.ndim == 1 else "ij,kj->ik"
-    total = np.einsum(pattern, rows[:, :PIECE], theta[..., :PIECE])
-    for start in range(PIECE, rows.shape[1], PIECE):
-        here = slice(start, start + PIECE)
+    total = np.einsum(pattern, rows[:, :ROWS_PER_PIECE], theta[..., :ROWS_PER_PIECE])
+    for start in range(ROWS_PER_PIECE, rows.shape[1], ROWS_PER_PIECE):
+        here = slice(start, start + ROWS_PER_PIECE)
         total += np.einsum(pattern, rows[:, here], theta[..., here])
     return np.asarray(total)

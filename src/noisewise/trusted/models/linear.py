@@ -9,12 +9,13 @@ numbers per record as the basis has columns, computed in double precision becaus
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..features.features import TableColumn
 from ..losses import Loss
 from .base import Model, factors
 from .batches import Batch, Floats, row_by_row, weighted_sum
@@ -122,3 +123,24 @@ class Linear(Model):
         lengths = np.stack([np.linalg.norm(batch.X / row, axis=1) for row in per_output], axis=1)
         norms = np.linalg.norm(c * lengths, axis=1)
         return weighted_sum(c * factors(norms, clip), batch.X).ravel() / per_output.ravel(), norms, finite
+
+
+# A model of a table: scores are sums of effects of its columns, linear in features that a method may ask for.
+
+
+@dataclass(frozen=True)
+class Additive(Linear):
+    """Scores of rows that are made of ``columns``; until features are asked for there is an intercept alone."""
+
+    columns: tuple[TableColumn, ...] = field(default=(), kw_only=True)
+
+    table: ClassVar[bool] = True
+    records: ClassVar[str] = "tables"
+
+    @property
+    def row_width(self) -> int:
+        return len(self.columns)
+
+    def of_width(self, features: int) -> Additive:
+        """The same model of rows with so many coordinates."""
+        return replace(self, features=features)

@@ -20,18 +20,17 @@ from numpy.typing import NDArray
 
 from ..engine import Layout, Refused, Spec, Tape, clip_factors, passed, rehearsed, values
 from ..engine.alone import LossOfOne
-from ..engine.entries import ROOM
+from ..engine.entries import MAX_GRADIENT_NUMBERS
 from ..engine.torch_names import no_other_modes
 from ..torch_extra import Tensor, torch
 from .base import Model, soft_count
 from .batches import Floats
-from .module_loss import ModuleLoss, as_module, path_of
-from .module_selftest import steady
+from .module_loss import ModuleLoss, as_module, path_of, steady
 
 if TYPE_CHECKING:
     from torch.nn import Module
 
-CHUNK = 512  # rows of one pass, unless asked otherwise
+ROWS_PER_PASS = 512  # unless asked otherwise
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -78,7 +77,7 @@ class ModuleModel(Model):
     tensors: ClassVar[bool] = True
     records: ClassVar[str] = "modules"
     loss: ModuleLoss
-    ranks: int = 1  # processes that each sum over a part of the records
+    world_size: int = 1  # processes that each sum over a part of the records
 
     def __init__(
         self,
@@ -89,7 +88,7 @@ class ModuleModel(Model):
         *,
         reduction: str | None = None,
         device: Any = None,
-        chunk: int = CHUNK,
+        chunk: int = ROWS_PER_PASS,
         arithmetic: str | None = None,
     ) -> None:
         module, loss = uncompiled(module), as_module(loss)
@@ -125,7 +124,7 @@ class ModuleModel(Model):
 
     def within(self, rows: int) -> int:
         """So many rows of a pass, or fewer where a parameter without a rule is repeated for every one of them."""
-        return max(1, min(rows, ROOM // self.layout.spread)) if self.layout.spread else rows
+        return max(1, min(rows, MAX_GRADIENT_NUMBERS // self.layout.spread)) if self.layout.spread else rows
 
     @property
     def double(self) -> bool:

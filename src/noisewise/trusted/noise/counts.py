@@ -17,12 +17,12 @@ from mpmath import libmp
 from .intervals import GUARD, continued
 from .secret_words import More
 
-Bounds = tuple[Any, Any]  # two numbers of libmp, the lower one first
+CountRange = tuple[Any, Any]  # two numbers of libmp, the lower one first
 DOWN, UP = "f", "c"
 
 
 def counted(
-    word: int, more: More, first: Callable[[int], Bounds], ratio: Callable[[int], Fraction], depth: int
+    word: int, more: More, first: Callable[[int], CountRange], ratio: Callable[[int], Fraction], depth: int
 ) -> int | None:
     """The k with P(0) + .. + P(k-1) <= U < P(0) + .. + P(k); ``ratio(k)`` is P(k+1)/P(k). None if open."""
     bits = 64 * (depth + 1)
@@ -43,13 +43,13 @@ def counted(
     return k if libmp.mpf_le(high_u, low_sum) else None
 
 
-def exponential(x: Fraction, precision: int) -> Bounds:
+def exponential(x: Fraction, precision: int) -> CountRange:
     """Bounds on exp(-x) for x > 0."""
     more = precision + GUARD + max(x.numerator.bit_length() - x.denominator.bit_length(), 0)
     return _around(libmp.mpf_exp(_rational(-x, more, "n"), more, "n"), precision)
 
 
-def first_of_negative_binomial(eta: Fraction, gamma: Fraction, precision: int) -> Bounds:
+def first_of_negative_binomial(eta: Fraction, gamma: Fraction, precision: int) -> CountRange:
     """Bounds on P(1) = eta (1-gamma) / (gamma^-eta - 1), or (1-gamma) / log(1/gamma) for eta = 0; gamma < 1.
 
     What cancels in gamma^-eta - 1 or near gamma = 1 is at most 2^-80 for eta and gamma that an event may have: 128 digits more.
@@ -69,7 +69,7 @@ def _rational(x: Fraction, precision: int, rounding: str) -> Any:
     return libmp.from_rational(x.numerator, x.denominator, precision, rounding)
 
 
-def _around(value: Any, precision: int) -> Bounds:
+def _around(value: Any, precision: int) -> CountRange:
     """A positive number that is right to more digits than ``precision``, moved by 2^-precision of itself either way."""
     slack = libmp.mpf_shift(value, -precision)
     return libmp.mpf_sub(value, slack, precision + 8, DOWN), libmp.mpf_add(value, slack, precision + 8, UP)

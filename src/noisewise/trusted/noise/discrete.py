@@ -14,7 +14,7 @@ from ..fast.kernels import compiled
 from .counts import counted, exponential, first_of_negative_binomial
 from .gaps import mean_gap
 from .intervals import chosen, gap, until_decided
-from .secret_words import LARGEST, More, Words
+from .secret_words import MAX_WORDS, More, SecretWords
 
 NOBODY = np.empty(0, dtype=np.int64)
 Joined = Callable[[NDArray[np.int64], float, int, int, NDArray[np.int64]], tuple[int, int]]
@@ -31,13 +31,13 @@ def kernel() -> Joined:
     return gaps.joined
 
 
-def coins(words: Words, many: int) -> NDArray[np.int64]:
+def coins(words: SecretWords, many: int) -> NDArray[np.int64]:
     """So many fresh words without their sign: every power of two of values is equally likely."""
-    parts = [words.take(min(LARGEST, many - start))[0] & 2**63 - 1 for start in range(0, many, LARGEST)]
+    parts = [words.take(min(MAX_WORDS, many - start))[0] & 2**63 - 1 for start in range(0, many, MAX_WORDS)]
     return np.concatenate([NOBODY, *parts])
 
 
-def each_with_probability(words: Words, rate: float, of: int, joined: Joined) -> NDArray[np.int64]:
+def each_with_probability(words: SecretWords, rate: float, of: int, joined: Joined) -> NDArray[np.int64]:
     """The numbers below ``of``, in order, that come up when each joins independently with probability ``rate``.
 
     The gaps between those that join are independent geometric draws. Above 1/2 those who stay away are drawn: their
@@ -54,7 +54,7 @@ def each_with_probability(words: Words, rate: float, of: int, joined: Joined) ->
     mean, row, batch = mean_gap(rate), -1, []
     while row < of - 1:
         expected = rate * (of - 1 - row)
-        drawn, number = words.ahead(min(int(expected + 4 * math.sqrt(expected)) + 8, LARGEST))
+        drawn, number = words.ahead(min(int(expected + 4 * math.sqrt(expected)) + 8, MAX_WORDS))
         rows = np.empty(len(drawn), dtype=np.int64)
         used, inside = joined(drawn, mean, of, row, rows)
         batch.append(rows[:inside])
@@ -71,12 +71,12 @@ def each_with_probability(words: Words, rate: float, of: int, joined: Joined) ->
     return batch[0] if len(batch) == 1 else np.concatenate([NOBODY, *batch])
 
 
-def _gap(words: Words, number: int, word: int, rate: float, of: int) -> int:
+def _gap(words: SecretWords, number: int, word: int, rate: float, of: int) -> int:
     more = words.continuing(number)
     return until_decided(lambda depth: gap(word, more, Fraction(rate), of, depth))
 
 
-def subset(words: Words, size: int, of: int) -> NDArray[np.int64]:
+def subset(words: SecretWords, size: int, of: int) -> NDArray[np.int64]:
     """A uniformly random subset of ``size`` of the numbers below ``of``, in order: those with the smallest words.
 
     A tie between the last inside and the first outside is drawn anew; without one, all subsets are alike.
@@ -86,20 +86,20 @@ def subset(words: Words, size: int, of: int) -> NDArray[np.int64]:
     if size >= of:
         return np.arange(of)
     while True:
-        keys = np.concatenate([words.take(min(LARGEST, of - start))[0].copy() for start in range(0, of, LARGEST)])
+        keys = np.concatenate([words.take(min(MAX_WORDS, of - start))[0].copy() for start in range(0, of, MAX_WORDS)])
         order = np.argpartition(keys, (size - 1, size))
         if keys[order[size - 1]] != keys[order[size]]:
             return np.sort(order[:size])
 
 
-def choose(words: Words, scores: NDArray[np.int64], scale: Fraction | float) -> int:
+def choose(words: SecretWords, scores: NDArray[np.int64], scale: Fraction | float) -> int:
     """The exponential mechanism: i with probability proportional to exp(-scores[i] scale), by its inverse CDF."""
     if not np.issubdtype(scores.dtype, np.integer):
         raise TypeError("scores must be integers: exact sums, in units of their own grid")
     return choose_rational(words, scores.tolist(), scale)
 
 
-def choose_rational(words: Words, scores: Sequence[Fraction | int], scale: Fraction | float) -> int:
+def choose_rational(words: SecretWords, scores: Sequence[Fraction | int], scale: Fraction | float) -> int:
     """:func:`choose` for scores that are whole numbers or fractions of any size."""
     if not len(scores):
         raise ValueError("there is nothing to choose from: pass at least one score")
@@ -113,7 +113,7 @@ def choose_rational(words: Words, scores: Sequence[Fraction | int], scale: Fract
     return until_decided(lambda depth: chosen(word, more, exponents, depth))
 
 
-def negative_binomial(words: Words, eta: float, gamma: float) -> int:
+def negative_binomial(words: SecretWords, eta: float, gamma: float) -> int:
     """K >= 1 with P(K = k) proportional to (1 - gamma)^k Gamma(k + eta) / k!, by its inverse CDF; no end is cut off.
 
     P(1) = eta (1-gamma) / (gamma^-eta - 1), or (1-gamma) / log(1/gamma) for eta = 0; P(k+1) / P(k) = (1-gamma)(k+eta)/(k+1).
@@ -134,7 +134,7 @@ def negative_binomial(words: Words, eta: float, gamma: float) -> int:
     )
 
 
-def poisson(words: Words, mean: float) -> int:
+def poisson(words: SecretWords, mean: float) -> int:
     """A Poisson number with this mean, by its inverse CDF; no end is cut off."""
     exact = Fraction(PoissonRepetitions(mean).mean)
     word, more = _uniform(words)
@@ -143,6 +143,6 @@ def poisson(words: Words, mean: float) -> int:
     )
 
 
-def _uniform(words: Words) -> tuple[int, More]:
+def _uniform(words: SecretWords) -> tuple[int, More]:
     drawn, number = words.take(1)
     return int(drawn[0]) % 2**64, words.continuing(number)

@@ -1,7 +1,7 @@
 """Gaps between the records that join a Poisson batch, with a bound on their error: the reference, in numpy.
 
 Each gap is floor(log U / log(1 - rate)), U = (w + u)/2^64 with w a word and u in [0, 1] its bits to come; here u = 1/2
-in double precision. *Error.* For words at least ``SMALL`` = 2^44 from either end u moves log U by at most 2^-45 of
+in double precision. *Error.* For words at least ``MIN_SURE_WORD`` = 2^44 from either end u moves log U by at most 2^-45 of
 itself, and the functions and operations add a few units of 2^-53: together less than 2^-44.9, and 2^-44 is granted.
 """
 
@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-SMALL = np.int64(2**44)
+MIN_SURE_WORD = np.int64(2**44)
 BELOW, ABOVE = 1 - 2.0**-44, 1 + 2.0**-44
 UNIT = 2.0**-64
 
@@ -32,7 +32,7 @@ def joined(words: NDArray[np.int64], mean: float, of: int, row: int, rows: NDArr
     mean_gaps = -np.where(upper, np.log1p(-np.where(upper, x, 0)), np.log(np.where(upper, 1, x))) * mean
     passed = mean_gaps * BELOW >= of
     gaps = np.floor(np.where(passed, of, mean_gaps * BELOW))
-    opened = (end < SMALL) | (~passed & (gaps != np.floor(np.where(passed, of, mean_gaps * ABOVE))))
+    opened = (end < MIN_SURE_WORD) | (~passed & (gaps != np.floor(np.where(passed, of, mean_gaps * ABOVE))))
     decided = int(np.argmax(opened)) if opened.any() else len(words)
     joining = row + np.cumsum(gaps[:decided].astype(np.int64) + 1)
     inside = int(np.searchsorted(joining, of))

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from ..fast.kernels import compiled
 from .intervals import normal_rounded, until_decided
-from .secret_words import LARGEST, Words
+from .secret_words import MAX_WORDS, SecretWords
 
-SMALLEST_STD, LARGEST_STD = 2.0**-21, 2.0**63
+MIN_STD, MAX_STD = 2.0**-21, 2.0**63
 NOTHING = np.empty(0, dtype=np.int64)
 
 
@@ -48,7 +48,7 @@ def grid(std: float) -> Grid:
 
     Totals are held within +-2^62 h (and +-2^62), so that k is an int64. That is a contraction: it adds no sensitivity.
     """
-    if not SMALLEST_STD <= std <= LARGEST_STD:
+    if not MIN_STD <= std <= MAX_STD:
         raise ValueError(f"std must lie between 2^-21 and 2^63 in units of the total, not {std!r}: choose other units")
     mantissa, exponent = math.frexp(std)
     shift = exponent - 6
@@ -68,31 +68,33 @@ class Sampler:
             from . import normal_reference as kernels  # type: ignore[no-redef]
         self._rounded, self._refined, self._scaled = kernels.rounded, kernels.refined, kernels.scaled
 
-    def on_grid(self, words: Words, total: NDArray[np.int64] | int, grid: Grid) -> NDArray[np.int64]:
+    def on_grid(self, words: SecretWords, total: NDArray[np.int64] | int, grid: Grid) -> NDArray[np.int64]:
         """k = round(total/h + std/h N) for every entry of the total; a number stands for that many zeros."""
         exact, count = (NOTHING, total) if isinstance(total, int) else (_plain(total), len(total))
         k = np.empty(count, dtype=np.int64)
-        for start in range(0, count, 2 * LARGEST):
-            part = slice(start, start + 2 * LARGEST)
+        for start in range(0, count, 2 * MAX_WORDS):
+            part = slice(start, start + 2 * MAX_WORDS)
             self._draw(words, exact[part], grid, k[part])
         return k
 
-    def scaled(self, words: Words, total: NDArray[np.int64], grid: Grid, factor: float, dtype: Any) -> NDArray[Any]:
+    def scaled(
+        self, words: SecretWords, total: NDArray[np.int64], grid: Grid, factor: float, dtype: Any
+    ) -> NDArray[Any]:
         """k times a number, in the precision given: k alone never leaves the room that it is drawn in."""
         exact, count = _plain(total), len(total)
         answer = np.empty(count, dtype)
-        if len(self._room) < min(count, 2 * LARGEST):
-            self._room = np.empty(min(max(count, 1024), 2 * LARGEST), dtype=np.int64)
+        if len(self._room) < min(count, 2 * MAX_WORDS):
+            self._room = np.empty(min(max(count, 1024), 2 * MAX_WORDS), dtype=np.int64)
         unit = answer.dtype.type(factor)
-        for start in range(0, count, 2 * LARGEST):
-            whole = count <= 2 * LARGEST
-            part = answer if whole else answer[start : start + 2 * LARGEST]
+        for start in range(0, count, 2 * MAX_WORDS):
+            whole = count <= 2 * MAX_WORDS
+            part = answer if whole else answer[start : start + 2 * MAX_WORDS]
             k = self._room[: len(part)]
             self._draw(words, exact if whole else exact[start : start + len(part)], grid, k)
             self._scaled(k, unit, part)
         return answer
 
-    def _draw(self, words: Words, total: NDArray[np.int64], grid: Grid, k: NDArray[np.int64]) -> None:
+    def _draw(self, words: SecretWords, total: NDArray[np.int64], grid: Grid, k: NDArray[np.int64]) -> None:
         pairs = (len(k) + 1) // 2
         drawn, number = words.take(pairs)
         halves, std = drawn.view(np.int32), np.float32(grid.std)
@@ -111,7 +113,7 @@ def _plain(total: NDArray[np.int64]) -> NDArray[np.int64]:
     return total if total.flags.c_contiguous and total.flags.writeable else total.copy()
 
 
-def _decided(words: Words, number: int, halves: NDArray[np.int32], total: int, grid: Grid, j: int) -> int:
+def _decided(words: SecretWords, number: int, halves: NDArray[np.int32], total: int, grid: Grid, j: int) -> int:
     """The draw j by intervals, with as many bits as it takes."""
     pairs = len(halves) // 2
     pair, second = j % pairs, j >= pairs

@@ -8,7 +8,7 @@ they do not decide. U = (w + u)/2^32 and A = (pi/2) (floor(v/4) + a)/2^30, u and
 which is Box and Muller's transform with the circle as four quarters around the axes: two independent standard normals.
 Here all is computed in float32 at the middle of both intervals (u = a = 1/2).
 
-*Error.* Over all words w at least ``SMALL`` = 2^17 from either end the computed radius r differs from R by at most
+*Error.* Over all words w at least ``MIN_SURE_WORD`` = 2^17 from either end the computed radius r differs from R by at most
 2^-21.6 r + 2^-26.1, and over all angles cosine and sine by at most 2^-23.12, whatever the bits to come are: found by
 going through all 2^32 words and 2^30 angles in double precision. Words nearer to an end, where u matters more, are not
 decided here. The scale, two products and a sum round by 2^-24 of the radius each, so that with s < 64 the scale
@@ -32,7 +32,7 @@ HALF, ONE, TWO = F32(0.5), F32(1), F32(2)
 RADIUS, RADIUS_FLOOR, WAVE = 2.0**-21.6, 2.0**-26.1, 2.0**-23.12  # the errors above
 ERROR = F32(2.0**-20.4)
 LIMIT = F32(0.5 - 2.0**-19)
-SMALL = F32(2.0**17)
+MIN_SURE_WORD = F32(2.0**17)
 FAR = F32(2.0**22)  # the radius of words that are not decided here: ERROR * FAR > 1/2
 
 # -2 log m = s P(s^2) with s = (m - 1)/(m + 1), between sqrt(1/2) and sqrt(2), to 2^-29 of itself
@@ -93,7 +93,7 @@ def rounded(
     """
     pairs = len(words) // 2
     scaled = radii(words[:pairs]) * std
-    radius = np.where(np.abs(words[:pairs] + HALF) < SMALL, FAR, scaled)
+    radius = np.where(np.abs(words[:pairs] + HALF) < MIN_SURE_WORD, FAR, scaled)
     cosine, sine = waves(words[pairs:])
     s, c = sine * radius, cosine * np.where(words[pairs:] & I32(1), -radius, radius)
     swap = (words[pairs:] & I32(2)) != 0

@@ -12,13 +12,13 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
-LARGEST = 65536  # words at a time
+MAX_WORDS = 65536  # at a time
 More = Callable[[int], tuple[int, int]]  # depth -> the two words that continue one at this depth
-USUAL = 4096  # words made ahead for small requests; 32 KB
-_ZEROS = memoryview(bytes(8 * LARGEST))
+WORDS_AHEAD = 4096  # for small requests; 32 KB
+_ZEROS = memoryview(bytes(8 * MAX_WORDS))
 
 
-class Words:
+class SecretWords:
     """An endless row of numbered 64-bit words under a 32-byte key."""
 
     __slots__ = ("_buffer", "_fresh", "_made", "_pool", "_size", "continued", "stream")
@@ -28,7 +28,7 @@ class Words:
         self.stream: CipherContext = Cipher(algorithms.AES(key[:16]), modes.CTR(bytes(16))).encryptor()
         self.continued: CipherContext = Cipher(algorithms.AES(key[16:]), modes.ECB()).encryptor()
         self._made = 0  # words before the pool
-        self._reserve(USUAL)
+        self._reserve(WORDS_AHEAD)
 
     def _reserve(self, size: int) -> None:
         self._buffer = bytearray(8 * size + 15)
@@ -36,12 +36,12 @@ class Words:
         self._size = self._fresh = 0
 
     def ahead(self, count: int) -> tuple[NDArray[np.int64], int]:
-        """The next ``count`` words, at most ``LARGEST``, and the number of the first. Valid until the next request."""
+        """The next ``count`` words, at most ``MAX_WORDS``, and the number of the first. Valid until the next request."""
         if self._size - self._fresh < count:
             self._made += self._size
             if count > len(self._pool):
-                self._reserve(LARGEST)
-            self._size, self._fresh = max(count, USUAL), 0
+                self._reserve(MAX_WORDS)
+            self._size, self._fresh = max(count, WORDS_AHEAD), 0
             self.stream.update_into(_ZEROS[: 8 * self._size], self._buffer)
         return self._pool[self._fresh : self._fresh + count], self._made + self._fresh
 

@@ -28,9 +28,9 @@ from ..events import PoissonRepetitions, Repetitions
 from ..process import this_process
 from . import discrete
 from .normal import Sampler, grid
-from .secret_words import Words
+from .secret_words import SecretWords
 
-POOL = 32768  # draws made at a time; 256 KB, so that every pass stays in the cache
+DRAWS_PER_POOL = 32768  # 256 KB, so that every pass stays in the cache
 MANTISSA = 0x000FFFFFFFFFFFFF
 ONE_TO_TWO = 0x3FF0000000000000  # sign and exponent of a double in [1, 2)
 MINUS_TWO_TO_MINUS_ONE = ONE_TO_TWO - 2**63  # the same with the sign bit set
@@ -59,20 +59,20 @@ class Stream:
         """``use``: what draws are for, when it is not noise: the same seed gives them a key of their own."""
         self.simulation = seed is not None
         key = os.urandom(32) if seed is None else hashlib.sha256(f"noisewise {use}{seed}".encode()).digest()
-        self._secret, self._process = Words(key), this_process()
+        self._secret, self._process = SecretWords(key), this_process()
         self._sampler, self._joined = Sampler(), discrete.kernel()
         self._lock = threading.Lock()
-        self._zeros, self._bytes = bytes(8 * POOL), bytearray(8 * POOL + 15)
-        words = np.frombuffer(self._bytes, np.int64, POOL)
+        self._zeros, self._bytes = bytes(8 * DRAWS_PER_POOL), bytearray(8 * DRAWS_PER_POOL + 15)
+        words = np.frombuffer(self._bytes, np.int64, DRAWS_PER_POOL)
         self._halves = words.reshape(2, -1)
         self._uniform_halves = words.view(np.float64).reshape(2, -1)
-        self._normals = np.empty(POOL)
+        self._normals = np.empty(DRAWS_PER_POOL)
         self._normal_halves = self._normals.reshape(2, -1)
         self._fresh = 0  # how many draws at the end of the pool are unused
 
     def _never_forked(self) -> None:
         if self._process != this_process() and not self.simulation:  # a child must not repeat its parent's noise
-            self._secret, self._process = Words(os.urandom(32)), this_process()
+            self._secret, self._process = SecretWords(os.urandom(32)), this_process()
             self._fresh = 0
 
     def _refill(self) -> None:
@@ -87,7 +87,7 @@ class Stream:
         for half, wave in zip(self._normal_halves, (np.cos, np.sin), strict=True):
             wave(angle, out=half)
             half *= radius
-        self._fresh = POOL
+        self._fresh = DRAWS_PER_POOL
 
     def noised(self, total: NDArray[Any], std: float, *, scale: float = 1.0, dtype: Any = np.float64) -> NDArray[Any]:
         """(total + independent N(0, std^2) noise on every entry) * scale, added in double precision.
@@ -109,7 +109,7 @@ class Stream:
             if not self._fresh:
                 self._refill()
             take = min(len(total) - done, self._fresh)
-            draws = self._normals[POOL - self._fresh : POOL - self._fresh + take]
+            draws = self._normals[DRAWS_PER_POOL - self._fresh : DRAWS_PER_POOL - self._fresh + take]
             self._fresh -= take
             draws *= std
             draws += total[done : done + take]

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..facts import Facts
-from ..question import NORMS, HowAsked, Question, always, between, question, vector
+from ..question import NORM_RANGE, HowAsked, Question, always, between, question, vector
 from ..stores.linear import FINE
 from ..stores.protocol import HeldRecords
 from ..stores.sums import right_less_wrong, squared_errors
@@ -39,9 +39,9 @@ class NormAtMost(AtTheta, Question):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        between("NormAtMost.threshold", self.threshold, *NORMS)
+        between("NormAtMost.threshold", self.threshold, *NORM_RANGE)
 
-    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> IntegerTotal:
         return records.short(drawn, np.array(self.theta), self.threshold)
 
     @classmethod
@@ -65,7 +65,7 @@ class Correct(AtTheta, Question):
             raise ValueError("Correct needs a classifier; ask SquaredError of a regression")
         super().of_model(facts)
 
-    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> IntegerTotal:
         return IntegerTotal(right_less_wrong(records, drawn, np.array(self.theta)), 1, 0.5)
 
     @classmethod
@@ -88,7 +88,7 @@ class SquaredError(AtTheta, Question):
             raise ValueError("SquaredError needs a model with one output; ask Correct of a classifier")
         super().of_model(facts)
 
-    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> IntegerTotal:
         return IntegerTotal(squared_errors(records, drawn, np.array(self.theta)), FINE, 0.5)
 
     @classmethod

@@ -12,8 +12,7 @@ import numpy as np
 from ..events import BoundedRange, Mechanism
 from ..facts import Answer, Facts
 from ..noise import Stream
-from ..proved import Line
-from ..question import CLIPS, HowAsked, Question, between, flat, question
+from ..question import CLIP_RANGE, AnswerLine, HowAsked, Question, between, flat, question
 from ..stores.protocol import HeldRecords
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
@@ -45,7 +44,7 @@ class Choice(Question):
             raise ValueError("thetas is no tuple or empty; pass at least one candidate")
         for theta in self.thetas:
             flat("theta", theta)
-        between("loss_bound", self.clip, *CLIPS)
+        between("loss_bound", self.clip, *CLIP_RANGE)
 
     def check(self, facts: Facts) -> None:
         if any(len(theta) != facts.dimension for theta in self.thetas):
@@ -54,28 +53,28 @@ class Choice(Question):
     def event(self, noise: float) -> Mechanism:
         return BoundedRange(noise)
 
-    def moves(self, terms: HowAsked) -> tuple[float, float]:
+    def moves(self, how: HowAsked) -> tuple[float, float]:
         return self.clip, 2 * self.clip
 
-    def noise_std(self, terms: HowAsked) -> float:
+    def noise_std(self, how: HowAsked) -> float:
         """The scale of the Gumbel noise that would choose alike."""
-        return terms.rows * self.clip / terms.noise * (2 if terms.adjacency == "replace_one" else 1)
+        return how.rows * self.clip / how.noise * (2 if how.adjacency == "replace_one" else 1)
 
     def numbers(self, facts: Facts) -> float:
         return len(self.thetas) * ROWS_AT_ONCE
 
-    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> IntegerTotal:
         return records.losses(drawn, self.thetas, self.clip)
 
-    def noised(self, totals: Sequence[IntegerTotal], terms: HowAsked, stream: Stream) -> Sequence[Floats]:
-        scale = Fraction(terms.noise) / (totals[0].ones * terms.rows * (2 if terms.adjacency == "replace_one" else 1))
+    def noised(self, totals: Sequence[IntegerTotal], how: HowAsked, stream: Stream) -> Sequence[Floats]:
+        scale = Fraction(how.noise) / (totals[0].ones * how.rows * (2 if how.adjacency == "replace_one" else 1))
         return [np.array([float(stream.choose(totals[0].values, scale))])]
 
-    def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
-        return Answer(np.asarray(int(noisy[0][0])), self.noise_std(terms))
+    def answer(self, noisy: Sequence[Floats], facts: Facts, how: HowAsked) -> Answer:
+        return Answer(np.asarray(int(noisy[0][0])), self.noise_std(how))
 
     @classmethod
-    def like(cls, line: Line) -> list[Choice]:
+    def like(cls, line: AnswerLine) -> list[Choice]:
         return [] if line.clip is None else [cls((np.zeros(1),), line.clip)]
 
     @classmethod

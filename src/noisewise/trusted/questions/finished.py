@@ -9,8 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..facts import Facts
-from ..proved import Line
-from ..question import HowAsked, Question, always, between, question, vector
+from ..question import AnswerLine, HowAsked, Question, always, between, question, vector
 from ..stores.linear import FINE
 from ..stores.protocol import HeldRecords
 from ..stores.scores import MOMENTS, error_moments, places, score_counts
@@ -43,7 +42,7 @@ class ScoreHistogram(Question):
             raise ValueError("ScoreHistogram needs growing edges and a whole number of classes; pass them so")
 
     @classmethod
-    def like(cls, line: Line) -> list[ScoreHistogram]:
+    def like(cls, line: AnswerLine) -> list[ScoreHistogram]:
         return [cls((0.0,), (0.0,), float(max(line.facts.outputs, 2)))]
 
     def check(self, facts: Facts) -> None:
@@ -51,10 +50,10 @@ class ScoreHistogram(Question):
             raise ValueError("ScoreHistogram needs a classifier of so many classes; ask ErrorMoments of a regression")
         super().check(facts)
 
-    def moves(self, terms: HowAsked) -> tuple[float, float]:
+    def moves(self, how: HowAsked) -> tuple[float, float]:
         return moved(places(self.classes))
 
-    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> IntegerTotal:
         edges = np.array(self.edges)
         return IntegerTotal(score_counts(records, drawn, np.array(self.theta), edges, int(self.classes)), 1, 1.0)
 
@@ -85,9 +84,9 @@ class ErrorMoments(Question):
             raise ValueError("ErrorMoments needs a model with one output; ask ScoreHistogram of a classifier")
         super().of_model(facts)
 
-    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> IntegerTotal:
         sums, ones = error_moments(records, drawn, np.array(self.theta)), math.isqrt(MOMENTS * FINE * FINE) + 1
-        return IntegerTotal(sums, ones, self.moves(terms)[0], 0.5 / FINE)
+        return IntegerTotal(sums, ones, self.moves(how)[0], 0.5 / FINE)
 
     @classmethod
     def cases(cls, dimension: int) -> list[ErrorMoments]:

@@ -9,16 +9,27 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..accountants.joint import joint_noise
-from ..events import LEAST_NOISE, Gaussian, Mechanism
+from ..accountants.common import joint_noise
+from ..events import MIN_NOISE, Gaussian, Mechanism
 from ..facts import Answer, Facts
 from ..noise import Stream
-from ..proved import Line
-from ..question import CLIPS, MOST_NOISE, NORMS, HowAsked, Question, between, flat, plain, question, released
+from ..question import (
+    CLIP_RANGE,
+    MAX_NOISE,
+    NORM_RANGE,
+    AnswerLine,
+    HowAsked,
+    Question,
+    between,
+    flat,
+    plain,
+    question,
+    released,
+)
 from ..stores.protocol import HeldRecords
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
-LEAST_SCALE, MOST_SCALE = 1e-6, 1e6
+MIN_SCALE, MAX_SCALE = 1e-6, 1e6
 
 
 @question
@@ -75,14 +86,14 @@ class Gradient(Question):
 
     def __post_init__(self) -> None:
         flat("theta", self.theta)
-        between("clip", self.clip, *CLIPS)
+        between("clip", self.clip, *CLIP_RANGE)
         if self.scale is not None and self.basis is not None:
             raise ValueError("scale and basis are both given; pass one of them")
         if (self.quantile_at is None) != (self.count_noise_multiplier is None):
             raise ValueError("pass quantile_at and count_noise_multiplier together: the count has noise of its own")
         if self.quantile_at is not None:
-            between("quantile_at", self.quantile_at, *NORMS)
-            between("count_noise_multiplier", self.count_noise_multiplier, LEAST_NOISE, MOST_NOISE)
+            between("quantile_at", self.quantile_at, *NORM_RANGE)
+            between("count_noise_multiplier", self.count_noise_multiplier, MIN_NOISE, MAX_NOISE)
 
     def check(self, facts: Facts) -> None:
         super().check(facts)
@@ -100,46 +111,46 @@ class Gradient(Question):
             return Gaussian(noise)
         return Gaussian(joint_noise(noise, self.count_noise_multiplier))
 
-    def moves(self, terms: HowAsked) -> tuple[float, float]:
-        return terms.row(self.clip), 2 * terms.row(self.clip)
+    def moves(self, how: HowAsked) -> tuple[float, float]:
+        return how.row(self.clip), 2 * how.row(self.clip)
 
-    def noise_std(self, terms: HowAsked) -> float:
-        return terms.noise * self.clip / terms.size
+    def noise_std(self, how: HowAsked) -> float:
+        return how.noise * self.clip / how.size
 
     @classmethod
-    def like(cls, line: Line) -> list[Gradient]:
+    def like(cls, line: AnswerLine) -> list[Gradient]:
         return [] if line.clip is None else [cls(np.zeros(1), line.clip)]
 
     @classmethod
-    def ranges(cls, how: HowAsked, line: Line) -> list[tuple[float, float]]:
+    def ranges(cls, how: HowAsked, line: AnswerLine) -> list[tuple[float, float]]:
         """A count from the same batch is part of the event, and takes a share of its price, half if nobody says more."""
         share = line.settings.get("count_share")
         most = max(0.5, share) if isinstance(share, float) and share < 1 else 0.5
         return [(low, low / math.sqrt(1 - most)) for low, _ in super().ranges(how, line)]
 
-    def totals(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> Sequence[IntegerTotal]:
-        basis, clip = self.basis if records.coordinates else None, terms.row(self.clip)
+    def totals(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> Sequence[IntegerTotal]:
+        basis, clip = self.basis if records.coordinates else None, how.row(self.clip)
         if self.scale is None and basis is None:
             totals = [records.gradients(drawn, self.theta, clip)]
         else:
             totals = [records.vectors(drawn, self.theta, clip, scale=self.scale, basis=basis)]
         if self.quantile_at is not None:
-            totals.append(records.short(drawn, self.theta, terms.row(self.quantile_at), scale=self.scale, basis=basis))
+            totals.append(records.short(drawn, self.theta, how.row(self.quantile_at), scale=self.scale, basis=basis))
         return totals
 
-    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
-        return self.totals(records, drawn, terms)[0]
+    def total(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> IntegerTotal:
+        return self.totals(records, drawn, how)[0]
 
-    def noised(self, totals: Sequence[IntegerTotal], terms: HowAsked, stream: Stream) -> Sequence[Floats]:
+    def noised(self, totals: Sequence[IntegerTotal], how: HowAsked, stream: Stream) -> Sequence[Floats]:
         kind = np.float32 if self.scale is None and self.basis is None else np.float64
-        noisy = [released(totals[0], terms.noise, self.unit(terms), stream, over=terms.size, dtype=kind)]
+        noisy = [released(totals[0], how.noise, self.unit(how), stream, over=how.size, dtype=kind)]
         if self.count_noise_multiplier is not None:
-            noisy.append(released(totals[1], self.count_noise_multiplier, terms.rows / 2, stream, over=terms.size))
+            noisy.append(released(totals[1], self.count_noise_multiplier, how.rows / 2, stream, over=how.size))
         return noisy
 
-    def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
+    def answer(self, noisy: Sequence[Floats], facts: Facts, how: HowAsked) -> Answer:
         below = 0.5 + float(noisy[1][0]) if len(noisy) > 1 else None
-        return Answer(self.back(noisy[0], coordinates=facts.coordinates), self.noise_std(terms), below)
+        return Answer(self.back(noisy[0], coordinates=facts.coordinates), self.noise_std(how), below)
 
     def back(self, mean: Floats, *, coordinates: bool) -> Floats:
         """A released vector in the parameters' own coordinates: post-processing."""
@@ -149,25 +160,25 @@ class Gradient(Question):
             mean = self.basis @ (mean if coordinates else self.basis.T @ mean)
         return mean.astype(np.float32, copy=False)
 
-    def flat(self, answer: Answer, facts: Facts, terms: HowAsked) -> Floats:
-        value = np.asarray(answer.value, np.float64) * terms.size
+    def flat(self, answer: Answer, facts: Facts, how: HowAsked) -> Floats:
+        value = np.asarray(answer.value, np.float64) * how.size
         if self.scale is not None:
             value = value / self.scale
         elif self.basis is not None:
             value = self.basis.T @ value
         if answer.below is None or self.count_noise_multiplier is None:
             return value
-        return np.append(value, (answer.below - 0.5) * terms.size * self._count_weight(terms))
+        return np.append(value, (answer.below - 0.5) * how.size * self._count_weight(how))
 
-    def exact(self, totals: Sequence[IntegerTotal], terms: HowAsked) -> Floats:
+    def exact(self, totals: Sequence[IntegerTotal], how: HowAsked) -> Floats:
         value = totals[0].values.astype(np.float64) * totals[0].worth
         if len(totals) == 1:
             return value
-        return np.append(value, totals[1].values * totals[1].worth * self._count_weight(terms))
+        return np.append(value, totals[1].values * totals[1].worth * self._count_weight(how))
 
-    def _count_weight(self, terms: HowAsked) -> float:
+    def _count_weight(self, how: HowAsked) -> float:
         """The noise of the sum over that of the count: times this, one vector has the same noise everywhere."""
-        return terms.noise * self.clip / ((self.count_noise_multiplier or 1.0) * terms.rows / 2)
+        return how.noise * self.clip / ((self.count_noise_multiplier or 1.0) * how.rows / 2)
 
     @classmethod
     def cases(cls, dimension: int) -> list[Gradient]:
@@ -185,8 +196,8 @@ def check_scale(scale: Floats, dimension: int, *, coordinates: bool) -> None:
         raise ValueError("scale needs a linear model, which has a closed form for its norms; pass scale=None")
     if not isinstance(scale, np.ndarray) or scale.shape != (dimension,):
         raise ValueError(f"scale has shape {np.shape(scale)}; pass an array of {dimension}")
-    if not bool(((scale >= LEAST_SCALE) & (scale <= MOST_SCALE)).all()):
-        raise ValueError(f"scale has entries outside [{LEAST_SCALE}, {MOST_SCALE}]; pass scales within")
+    if not bool(((scale >= MIN_SCALE) & (scale <= MAX_SCALE)).all()):
+        raise ValueError(f"scale has entries outside [{MIN_SCALE}, {MAX_SCALE}]; pass scales within")
 
 
 def check_basis(basis: Floats, dimension: int) -> None:

@@ -11,8 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..facts import Answer, Facts
-from ..proved import Line
-from ..question import CLIPS, HowAsked, Question, between, flat, question
+from ..question import CLIP_RANGE, AnswerLine, HowAsked, Question, between, flat, question
 from ..stores.protocol import HeldRecords
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
@@ -43,38 +42,38 @@ class GradientNorm(Question):
 
     def __post_init__(self) -> None:
         flat("theta", self.theta)
-        between("clip", self.clip, *CLIPS)
+        between("clip", self.clip, *CLIP_RANGE)
         if type(self.squared) is not bool:
             raise ValueError("squared is neither True nor False; pass one of them")
 
-    def moves(self, terms: HowAsked) -> tuple[float, float]:
-        clip = terms.row(self.clip)
-        unit = 2 * terms.size * clip * clip if self.squared else clip
+    def moves(self, how: HowAsked) -> tuple[float, float]:
+        clip = how.row(self.clip)
+        unit = 2 * how.size * clip * clip if self.squared else clip
         return unit, 2 * unit
 
-    def noise_std(self, terms: HowAsked) -> float:
-        return terms.noise * self.unit(terms) / (terms.size**2 if self.squared else terms.size)
+    def noise_std(self, how: HowAsked) -> float:
+        return how.noise * self.unit(how) / (how.size**2 if self.squared else how.size)
 
-    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
-        total = records.gradients(drawn, self.theta, terms.row(self.clip))
+    def total(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> IntegerTotal:
+        total = records.gradients(drawn, self.theta, how.row(self.clip))
         norm = math.isqrt(sum(int(value) ** 2 for value in total.values))
         if not self.squared:
             return IntegerTotal(np.array([norm]), total.ones, total.one)
-        cap = math.ceil(Fraction(terms.size) * total.ones)
+        cap = math.ceil(Fraction(how.size) * total.ones)
         # so that squares fit into 64 bits, and what stands for the unit into 31; rounding down keeps whole bounds
         coarse = max(1, cap * cap >> 56, 2 * cap * total.ones >> 30)
         square, ones = min(norm, cap) ** 2 // coarse, -(-2 * cap * total.ones // coarse)
-        return IntegerTotal(np.array([square]), ones, self.moves(terms)[0], coarse * total.worth**2)
+        return IntegerTotal(np.array([square]), ones, self.moves(how)[0], coarse * total.worth**2)
 
-    def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
-        value = float(noisy[0][0]) / (terms.size**2 if self.squared else terms.size)
-        return Answer(np.asarray(value, np.float32), self.noise_std(terms))
+    def answer(self, noisy: Sequence[Floats], facts: Facts, how: HowAsked) -> Answer:
+        value = float(noisy[0][0]) / (how.size**2 if self.squared else how.size)
+        return Answer(np.asarray(value, np.float32), self.noise_std(how))
 
-    def flat(self, answer: Answer, facts: Facts, terms: HowAsked) -> Floats:
-        return np.array([float(answer.value) * (terms.size**2 if self.squared else terms.size)])
+    def flat(self, answer: Answer, facts: Facts, how: HowAsked) -> Floats:
+        return np.array([float(answer.value) * (how.size**2 if self.squared else how.size)])
 
     @classmethod
-    def like(cls, line: Line) -> list[GradientNorm]:
+    def like(cls, line: AnswerLine) -> list[GradientNorm]:
         return [] if line.clip is None else [cls(np.zeros(1), line.clip, squared) for squared in (False, True)]
 
     @classmethod

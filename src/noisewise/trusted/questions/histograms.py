@@ -41,14 +41,14 @@ class Histograms(Question):
     def of_model(cls, facts: Facts) -> None:
         raise TypeError("histograms are of columns as they came; ask a ColumnCurator for them")
 
-    def moves(self, terms: HowAsked) -> tuple[float, float]:
-        return math.nextafter(math.sqrt(terms.features), 1e9), math.nextafter(math.sqrt(2 * terms.features), 1e9)
+    def moves(self, how: HowAsked) -> tuple[float, float]:
+        return math.nextafter(math.sqrt(how.features), 1e9), math.nextafter(math.sqrt(2 * how.features), 1e9)
 
-    def total(self, records: Any, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: Any, drawn: Drawn, how: HowAsked) -> IntegerTotal:
         return IntegerTotal(records.counts(self.edges).reshape(-1), 1, 1.0)
 
-    def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
-        return Answer(noisy[0].reshape(len(self.edges), -1), self.noise_std(terms))
+    def answer(self, noisy: Sequence[Floats], facts: Facts, how: HowAsked) -> Answer:
+        return Answer(noisy[0].reshape(len(self.edges), -1), self.noise_std(how))
 
     @classmethod
     def cases(cls, dimension: int) -> list[Histograms]:

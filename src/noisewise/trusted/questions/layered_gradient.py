@@ -12,12 +12,11 @@ import numpy as np
 
 from ..facts import Answer, Facts
 from ..noise import Stream
-from ..proved import Line
-from ..question import CLIPS, HowAsked, Question, between, flat, plain, question, released
+from ..question import CLIP_RANGE, AnswerLine, HowAsked, Question, between, flat, plain, question, released
 from ..stores.protocol import HeldRecords
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
-MOST_LAYERS, LEAST_SHARE = 100_000, 1e-9
+MAX_LAYERS, MIN_SHARE = 100_000, 1e-9
 
 
 @question
@@ -50,16 +49,16 @@ class LayeredGradient(Question):
 
     def __post_init__(self) -> None:
         flat("theta", self.theta)
-        if type(self.clips) is not tuple or not 1 <= len(self.clips) <= MOST_LAYERS:
+        if type(self.clips) is not tuple or not 1 <= len(self.clips) <= MAX_LAYERS:
             raise ValueError("clips is no tuple or empty; pass a clip norm for each layer")
         for clip in self.clips:
-            between("a clip of clips", clip, *CLIPS)
+            between("a clip of clips", clip, *CLIP_RANGE)
         if self.shares is None:
             return
         if type(self.shares) is not tuple or len(self.shares) != len(self.clips):
             raise ValueError("shares is no tuple as long as clips; pass a share of the price for each layer, or None")
         for share in self.shares:
-            between("a share of shares", share, LEAST_SHARE, 1)
+            between("a share of shares", share, MIN_SHARE, 1)
         if sum(map(Fraction, self.shares)) > 1:
             raise ValueError("shares add up to more than 1; pass shares of the whole price")
 
@@ -80,8 +79,8 @@ class LayeredGradient(Question):
         """|C|: no record's whole part is longer."""
         return math.hypot(*self.clips)
 
-    def moves(self, terms: HowAsked) -> tuple[float, float]:
-        return terms.row(self.clip), 2 * terms.row(self.clip)
+    def moves(self, how: HowAsked) -> tuple[float, float]:
+        return how.row(self.clip), 2 * how.row(self.clip)
 
     def _stretches(self) -> list[float]:
         """What the noise of each layer is multiplied by, relative to its clip norm: 1 / sqrt(w_k), rounded up."""
@@ -89,51 +88,51 @@ class LayeredGradient(Question):
             return [self.clip / clip * (1 + 2.0**-45) for clip in self.clips]
         return [(1 + 2.0**-45) / math.sqrt(share) for share in self.shares]
 
-    def stds(self, terms: HowAsked) -> list[float]:
+    def stds(self, how: HowAsked) -> list[float]:
         """s_k on each coordinate of the sum, layer by layer."""
-        whole = terms.noise * self.unit(terms) / self.clip
+        whole = how.noise * self.unit(how) / self.clip
         return [whole * clip * stretch for clip, stretch in zip(self.clips, self._stretches(), strict=True)]
 
-    def noise_std(self, terms: HowAsked) -> float:
+    def noise_std(self, how: HowAsked) -> float:
         """That of every coordinate without ``shares``; with them, that of a layer with the middle noise of all."""
-        stds = self.stds(terms)
-        return (stds[0] if self.shares is None else float(np.median(stds))) / terms.size
+        stds = self.stds(how)
+        return (stds[0] if self.shares is None else float(np.median(stds))) / how.size
 
-    def totals(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> Sequence[IntegerTotal]:
-        clips = [terms.row(clip) for clip in self.clips]
+    def totals(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> Sequence[IntegerTotal]:
+        clips = [how.row(clip) for clip in self.clips]
         if len(clips) == 1:
             return [records.gradients(drawn, self.theta, clips[0])]
         return records.layered(drawn, self.theta, clips)
 
-    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
-        return self.totals(records, drawn, terms)[0]
+    def total(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> IntegerTotal:
+        return self.totals(records, drawn, how)[0]
 
-    def noised(self, totals: Sequence[IntegerTotal], terms: HowAsked, stream: Stream) -> Sequence[Floats]:
-        each = zip(totals, self.stds(terms), strict=True)
-        return [released(total, std, 1.0, stream, over=terms.size, dtype=np.float32) for total, std in each]
+    def noised(self, totals: Sequence[IntegerTotal], how: HowAsked, stream: Stream) -> Sequence[Floats]:
+        each = zip(totals, self.stds(how), strict=True)
+        return [released(total, std, 1.0, stream, over=how.size, dtype=np.float32) for total, std in each]
 
-    def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
-        return Answer(np.concatenate(noisy), self.noise_std(terms))
+    def answer(self, noisy: Sequence[Floats], facts: Facts, how: HowAsked) -> Answer:
+        return Answer(np.concatenate(noisy), self.noise_std(how))
 
-    def flat(self, answer: Answer, facts: Facts, terms: HowAsked) -> Floats:
-        value = np.asarray(answer.value, np.float64) * terms.size
-        return np.concatenate(self._evened(np.split(value, np.cumsum(facts.groups)[:-1]), terms))
+    def flat(self, answer: Answer, facts: Facts, how: HowAsked) -> Floats:
+        value = np.asarray(answer.value, np.float64) * how.size
+        return np.concatenate(self._evened(np.split(value, np.cumsum(facts.groups)[:-1]), how))
 
-    def exact(self, totals: Sequence[IntegerTotal], terms: HowAsked) -> Floats:
-        return np.concatenate(self._evened([total.values.astype(np.float64) * total.worth for total in totals], terms))
+    def exact(self, totals: Sequence[IntegerTotal], how: HowAsked) -> Floats:
+        return np.concatenate(self._evened([total.values.astype(np.float64) * total.worth for total in totals], how))
 
-    def _evened(self, parts: Sequence[Floats], terms: HowAsked) -> list[Floats]:
+    def _evened(self, parts: Sequence[Floats], how: HowAsked) -> list[Floats]:
         """Layers in units in which all of them have the noise sigma |C|."""
-        even = terms.noise * self.unit(terms)
-        return [part * (even / std) for part, std in zip(parts, self.stds(terms), strict=True)]
+        even = how.noise * self.unit(how)
+        return [part * (even / std) for part, std in zip(parts, self.stds(how), strict=True)]
 
     @classmethod
-    def ranges(cls, how: HowAsked, line: Line) -> list[tuple[float, float]]:
+    def ranges(cls, how: HowAsked, line: AnswerLine) -> list[tuple[float, float]]:
         """That of all layers; where they have shares, the noise of one of them, which may be any that a layer can have."""
         if line.clip is None:
             return []
-        same = cls(np.zeros(1), (min(line.clip, CLIPS[1]),)).noise_std(how)
-        return [(same, same), (same * CLIPS[0] / line.clip, same / math.sqrt(LEAST_SHARE))]
+        same = cls(np.zeros(1), (min(line.clip, CLIP_RANGE[1]),)).noise_std(how)
+        return [(same, same), (same * CLIP_RANGE[0] / line.clip, same / math.sqrt(MIN_SHARE))]
 
     @classmethod
     def cases(cls, dimension: int) -> list[LayeredGradient]:

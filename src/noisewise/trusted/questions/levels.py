@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..facts import Facts
-from ..features.scale import check_scale
-from ..proved import Line
-from ..question import HowAsked, Question, between, question
-from ..stores.protocol import SUMS
-from ..stores.sum_limits import MAX_LEVELS
+from ..features.features import check_scale
+from ..question import AnswerLine, HowAsked, Question, between, question
+from ..stores.protocol import MAX_LEVELS, SUMS
 from ..stores.totals import Drawn, IntegerTotal
 
-Scale = tuple[float, tuple[float, ...], tuple[float, ...]]
+LevelScale = tuple[float, tuple[float, ...], tuple[float, ...]]
 
 
 def moved(cells: float) -> tuple[float, float]:
@@ -32,7 +30,7 @@ class ColumnLevels(Question):
     2 K L of them by 1, which is sqrt(2 K L).
     """
 
-    scales: tuple[Scale, ...]
+    scales: tuple[LevelScale, ...]
     levels: float
     name: ClassVar[str] = "column levels"
     words: ClassVar[str] = "how values of columns are spread"
@@ -57,11 +55,11 @@ class ColumnLevels(Question):
         if any(column >= len(facts.table) or not facts.table[int(column)].number for column, _, _ in self.scales):
             raise ValueError("scales name a column that is no number column of a table; ask about those alone")
 
-    def moves(self, terms: HowAsked) -> tuple[float, float]:
+    def moves(self, how: HowAsked) -> tuple[float, float]:
         return moved(len(self.scales) * self.levels)
 
     @classmethod
-    def ranges(cls, how: HowAsked, line: Line) -> list[tuple[float, float]]:
+    def ranges(cls, how: HowAsked, line: AnswerLine) -> list[tuple[float, float]]:
         """For as many columns and levels as there can be, or as the method asks about."""
         numbers = sum(column.number for column in line.facts.table)
         any_cells = {k * levels for k in range(1, numbers + 1) for levels in range(1, MAX_LEVELS + 1)}
@@ -71,7 +69,7 @@ class ColumnLevels(Question):
     def numbers(self, facts: Facts) -> float:
         return SUMS["levels"].entries(facts.features, self.scales, self.levels)
 
-    def total(self, records: Any, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: Any, drawn: Drawn, how: HowAsked) -> IntegerTotal:
         return IntegerTotal(records.levels(drawn, self.scales, int(self.levels)).reshape(-1), 1, 1.0)
 
     @classmethod

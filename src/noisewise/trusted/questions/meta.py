@@ -9,12 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..facts import Facts
-from ..proved import Line
-from ..question import CLIPS, HowAsked, Question, between, flat, question
+from ..question import CLIP_RANGE, AnswerLine, HowAsked, Question, between, flat, question
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
-FARTHEST = 1e4  # norm of the weights
-MOST_SHARDS, LONGEST = 1 << 16, 1000
+MAX_WEIGHT_NORM = 1e4
+MAX_SHARDS, MAX_HORIZON = 1 << 16, 1000
 CELLS = ((6, 1), (9, 3), (6, 2))  # inputs and outputs of a protector's scheduler, projector and clip
 
 
@@ -65,16 +64,16 @@ class MetaGradient(Question):
 
     def __post_init__(self) -> None:
         flat("weights", self.weights)
-        between("clip", self.clip, *CLIPS)
-        between("shards", self.shards, 1, MOST_SHARDS)
-        between("horizon", self.horizon, 2, LONGEST)
+        between("clip", self.clip, *CLIP_RANGE)
+        between("shards", self.shards, 1, MAX_SHARDS)
+        between("horizon", self.horizon, 2, MAX_HORIZON)
         between("worth", self.worth, 1e-6, 1e15)
         if self.shards != 2 ** round(math.log2(self.shards)) or self.horizon != int(self.horizon):
             raise ValueError("shards is no power of two, or horizon no whole number; pass such numbers")
         if type(self.few) is not bool:
             raise ValueError("few is neither True nor False; pass one of them")
-        if not np.linalg.norm(self.weights) <= FARTHEST:
-            raise ValueError(f"weights have a norm above {FARTHEST:g}; pass those of a protector")
+        if not np.linalg.norm(self.weights) <= MAX_WEIGHT_NORM:
+            raise ValueError(f"weights have a norm above {MAX_WEIGHT_NORM:g}; pass those of a protector")
         units_of(len(self.weights))
 
     @classmethod
@@ -83,7 +82,7 @@ class MetaGradient(Question):
             raise ValueError("private meta-gradients need a linear model of rows; take a protector of the package")
 
     @classmethod
-    def like(cls, line: Line) -> list[MetaGradient]:
+    def like(cls, line: AnswerLine) -> list[MetaGradient]:
         return [] if line.clip is None else [cls(np.zeros(length_of(1)), line.clip, 1.0, 2.0, 1.0)]
 
     def check(self, facts: Facts) -> None:
@@ -91,11 +90,11 @@ class MetaGradient(Question):
         if facts.size is None:
             raise ValueError("the size of the data is private, and shards are cut by it; buy it first")
 
-    def moves(self, terms: HowAsked) -> tuple[float, float]:
+    def moves(self, how: HowAsked) -> tuple[float, float]:
         return 2 * self.clip, 2 * self.clip
 
-    def total(self, records: Any, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
-        total: IntegerTotal = records.meta_gradients(self, terms.size)
+    def total(self, records: Any, drawn: Drawn, how: HowAsked) -> IntegerTotal:
+        total: IntegerTotal = records.meta_gradients(self, how.size)
         return total
 
     @classmethod

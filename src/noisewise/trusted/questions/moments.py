@@ -10,8 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..facts import Answer, Facts
-from ..proved import Line
-from ..question import HowAsked, Question, always, between, itself, question
+from ..question import AnswerLine, HowAsked, Question, always, between, itself, question
 from ..stores.linear import LABEL, ROW
 from ..stores.protocol import SUMS, HeldRecords
 from ..stores.sums import cross_moment_sum, second_moment_sum, squared_length_sum
@@ -28,7 +27,7 @@ class Count(Question):
     moves = always(1.0, 1.0)
     cases = classmethod(itself)
 
-    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> IntegerTotal:
         return IntegerTotal(np.array([drawn.count(len(records))]), 1, 1.0)
 
 
@@ -42,7 +41,7 @@ class FirstMoment(Question):
     moves = always(1.0, 2.0)
     cases = classmethod(itself)
 
-    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> IntegerTotal:
         return records.row_sum(drawn)
 
 
@@ -55,7 +54,7 @@ class SquaredLength(Question):
     moves = always(1.0, 1.0)
     cases = classmethod(itself)
 
-    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> IntegerTotal:
         return IntegerTotal(squared_length_sum(records, drawn), ROW * ROW, 1.0)
 
 
@@ -69,26 +68,26 @@ class SecondMoment(Question):
     words: ClassVar[str] = "the sum of squares and products of the columns"
     cases = classmethod(itself)
 
-    def moves(self, terms: HowAsked) -> tuple[float, float]:
+    def moves(self, how: HowAsked) -> tuple[float, float]:
         return 1.0, math.nextafter(math.sqrt(2), 2)
 
-    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> IntegerTotal:
         upper = np.triu_indices(records.columns)
         return IntegerTotal(second_moment_sum(records, drawn)[upper], ROW * ROW, 1.0)
 
     def numbers(self, facts: Facts) -> float:
         return SUMS["second_moment_sum"].entries(facts.features)
 
-    def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
+    def answer(self, noisy: Sequence[Floats], facts: Facts, how: HowAsked) -> Answer:
         matrix = np.zeros((facts.features, facts.features))
         matrix[np.triu_indices(facts.features)] = noisy[0]
-        return Answer(matrix + np.triu(matrix, 1).T, self.noise_std(terms))
+        return Answer(matrix + np.triu(matrix, 1).T, self.noise_std(how))
 
-    def flat(self, answer: Answer, facts: Facts, terms: HowAsked) -> Floats:
+    def flat(self, answer: Answer, facts: Facts, how: HowAsked) -> Floats:
         return np.asarray(answer.value, np.float64)[np.triu_indices(facts.features)]
 
 
-BOUNDS = 1e-12, 1e12  # from, to: of a label
+LABEL_RANGE = 1e-12, 1e12  # of a label
 
 
 @question
@@ -101,18 +100,18 @@ class CrossMoment(Question):
     shape: ClassVar[tuple[int, ...]] = (-1,)
 
     def __post_init__(self) -> None:
-        between("CrossMoment.bound", self.bound, *BOUNDS)
+        between("CrossMoment.bound", self.bound, *LABEL_RANGE)
 
     @classmethod
-    def ranges(cls, how: HowAsked, line: Line) -> list[tuple[float, float]]:
+    def ranges(cls, how: HowAsked, line: AnswerLine) -> list[tuple[float, float]]:
         """A trace does not tell the bound."""
-        low, high = (cls(bound).noise_std(how) for bound in BOUNDS)
+        low, high = (cls(bound).noise_std(how) for bound in LABEL_RANGE)
         return [(low, high)]
 
-    def moves(self, terms: HowAsked) -> tuple[float, float]:
+    def moves(self, how: HowAsked) -> tuple[float, float]:
         return self.bound, 2 * self.bound
 
-    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> IntegerTotal:
         return IntegerTotal(cross_moment_sum(records, drawn, self.bound), ROW * LABEL, self.bound)
 
     @classmethod
@@ -137,18 +136,18 @@ class MinEigenvalue(Question):
     bounded: ClassVar[str] = "eigenvalues come from a floating-point solver whose error is charged"
     cases = classmethod(itself)
 
-    def moves(self, terms: HowAsked) -> tuple[float, float]:
-        return 1.0 + 2 * self._error(terms), 1.0 + 2 * self._error(terms)
+    def moves(self, how: HowAsked) -> tuple[float, float]:
+        return 1.0 + 2 * self._error(how), 1.0 + 2 * self._error(how)
 
     def numbers(self, facts: Facts) -> float:
         return SUMS["second_moment_sum"].entries(facts.features)
 
     @staticmethod
-    def _error(terms: HowAsked) -> float:
-        return terms.features * 2.0**-22
+    def _error(how: HowAsked) -> float:
+        return how.features * 2.0**-22
 
-    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> IntegerTotal:
         moment = second_moment_sum(records, drawn) / float(ROW * ROW)
         smallest = float(np.linalg.eigvalsh(moment)[0])
-        ones = math.ceil(EIGENVALUE * (1.0 + 2 * self._error(terms)))
-        return IntegerTotal(np.array([math.floor(smallest * EIGENVALUE)]), ones, self.moves(terms)[0], 1 / EIGENVALUE)
+        ones = math.ceil(EIGENVALUE * (1.0 + 2 * self._error(how)))
+        return IntegerTotal(np.array([math.floor(smallest * EIGENVALUE)]), ones, self.moves(how)[0], 1 / EIGENVALUE)

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from ..models import Model
 from ..process import hide_memory
-from .grid import Store, in_memory, labelled, lay_out
+from .grid import Allocator, in_memory, labelled, lay_out
 from .protocol import Elsewhere, HeldRecords
 from .totals import Integers
 
 Coins = Callable[[int], Integers]
 
 
-def records_of(model: Model, X: Any, y: Any, store: Store = in_memory, coins: Coins | None = None) -> HeldRecords:
+def records_of(model: Model, X: Any, y: Any, store: Allocator = in_memory, coins: Coins | None = None) -> HeldRecords:
     """Private rows of a model, laid out for exact totals by the module of this room that the model names.
 
     ``X``: a matrix, a source of rows, rows that are held elsewhere, or tensors for a model of tensors.

@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 
 from .totals import Integers
 
-RARER = 8  # rows for each word of a block, at least; twice as many for those of several blocks
-MOST = 4096  # words of a block
-KEYS = 1 << 20  # words that there is room for while they are found
-ALL = (1 << 16) - 1  # words
-PAIRED = 1 << 16  # pairs of words up to which two blocks are put together
+MIN_ROWS_PER_WORD = 8  # of a block; twice as many for those of several blocks
+MAX_WORDS_PER_BLOCK = 4096
+MAX_KEYS = 1 << 20  # words that there is room for while they are found
+MAX_WORDS = (1 << 16) - 1
+MAX_PAIRED_WORDS = 1 << 16  # pairs of words up to which two blocks are put together
 SAVED = 0.8  # of the entries: words that leave more are not worth their while
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Words:
+class RowWords:
     """Rows as words and loose entries. The entries of word d are those from ``ends[d]`` to ``ends[d + 1]``."""
 
     codes: NDArray[np.uint16]  # (n, groups): the number of each word of a row
@@ -55,7 +55,7 @@ class _Group:
 
 def words_of(
     places: NDArray[np.int32], values: NDArray[np.int16], filled: NDArray[np.int32], starts: Integers, width: int
-) -> Words | None:
+) -> RowWords | None:
     """The words of laid out rows whose blocks start at the coordinates ``starts``; None where they save little."""
     kernel = importlib.import_module("..fast.word_kernels", __package__)
     unsigned, n, loose = places.view(np.uint32), len(filled), np.ones(width, np.bool_)
@@ -75,25 +75,25 @@ def words_of(
         np.add(group.code, np.uint16(bases[k]), out=codes[:, k])
     few = np.empty((n, int(left.max())), np.uint32), np.empty((n, int(left.max())), np.int16)
     kernel.take(unsigned, values, filled, loose, *few, left)
-    return Words(codes, np.concatenate([[0], np.cumsum(counts)]), word_places, word_values, *few, left)
+    return RowWords(codes, np.concatenate([[0], np.cumsum(counts)]), word_places, word_values, *few, left)
 
 
 def _groups(kernel: Any, rows: tuple[Any, Any, Any], starts: Integers, width: int) -> list[_Group]:
     """Blocks that have few words, neighbours put together where they have few of them still."""
     n, blocks = len(rows[2]), len(starts)
     groups: list[_Group] = []
-    most = min(n // RARER, MOST, KEYS // blocks)
+    most = min(n // MIN_ROWS_PER_WORD, MAX_WORDS_PER_BLOCK, MAX_KEYS // blocks)
     if most < 2:
         return []
     bounds = np.append(starts, width)
-    slots, codes = np.empty((blocks, 2 * MOST), np.int32), np.empty((blocks, n), np.uint16)
+    slots, codes = np.empty((blocks, 2 * MAX_WORDS_PER_BLOCK), np.int32), np.empty((blocks, n), np.uint16)
     first, known = np.empty((blocks, most), np.int64), np.zeros(blocks, np.int64)
     if not kernel.number(*rows, bounds, slots, first, known, codes):
         return []
     for b in range(blocks):
-        if known[b] <= min(most, ALL - sum(len(group.first) for group in groups)):
+        if known[b] <= min(most, MAX_WORDS - sum(len(group.first) for group in groups)):
             groups.append(_Group(int(bounds[b]), int(bounds[b + 1]), codes[b], first[b, : known[b]]))
-            _merge_last(kernel, groups, min(most // 2, ALL - sum(len(group.first) for group in groups[:-2])))
+            _merge_last(kernel, groups, min(most // 2, MAX_WORDS - sum(len(group.first) for group in groups[:-2])))
     return groups
 
 
@@ -103,7 +103,7 @@ def _merge_last(kernel: Any, groups: list[_Group], most: int) -> None:
         return
     one, other = groups[-2:]
     pairs = len(one.first) * len(other.first)
-    if pairs > PAIRED:
+    if pairs > MAX_PAIRED_WORDS:
         return
     code, first = np.empty_like(one.code), np.empty(most, np.int64)
     known = kernel.merge(one.code, other.code, len(other.first), np.empty(pairs, np.int32), first, code)

@@ -27,22 +27,22 @@ from .totals import Floats, Integers
 
 DIRECTION = 1 << 14  # length of a row's direction on the grid
 BOUND = (1 << 28) - 1  # M: the largest norm of a record's part of a gradient sum; eight of them fit into 32 bits
-LINE = 64  # bytes of a line of the cache
-LANES = 32  # columns are padded with zeros to a multiple, so that no loop has a tail
-CHUNK = 1 << 16
-LONGEST = 2.0**40  # a longer row is treated as not finite
-MOST_ROWS = 1 << 27  # for which every sum here fits into 64 bits
-MOST_COLUMNS = 1 << 20
+CACHE_LINE_BYTES = 64
+COLUMN_MULTIPLE = 32  # columns are padded with zeros to a multiple, so that no loop has a tail
+ROWS_PER_CHUNK = 1 << 16
+MAX_ROW_NORM = 2.0**40  # a longer row is treated as not finite
+MAX_ROWS = 1 << 27  # for which every sum here fits into 64 bits
+MAX_COLUMNS = 1 << 20
 NO_LABEL, NO_CLASS = -math.inf, -(1 << 31)  # the label of a record that has none: of numbers, of classes
 
-Store = Callable[[int, int, Any], NDArray[Any]]  # (rows, columns, dtype): an empty matrix to keep rows in
+Allocator = Callable[[int, int, Any], NDArray[Any]]  # (rows, columns, dtype): an empty matrix to keep rows in
 
 
 def in_memory(rows: int, columns: int, dtype: Any = np.float32) -> NDArray[Any]:
     """Where laid out rows are kept unless there are too many: in memory, from the start of a line of the cache."""
     size = rows * columns * np.dtype(dtype).itemsize
-    room = np.empty(size + LINE, np.uint8)
-    first = -room.ctypes.data % LINE
+    room = np.empty(size + CACHE_LINE_BYTES, np.uint8)
+    first = -room.ctypes.data % CACHE_LINE_BYTES
     matrix: NDArray[Any] = room[first : first + size].view(dtype).reshape(rows, columns)
     return matrix
 
@@ -68,7 +68,7 @@ class Mapped:
 class GridRows:
     """Laid out rows. A row that is not finite, too long or badly labelled is zero, with ``alive`` false."""
 
-    X: NDArray[np.int16]  # (n, columns padded to LANES)
+    X: NDArray[np.int16]  # (n, columns padded to COLUMN_MULTIPLE)
     reach: NDArray[np.float32]
     squares: NDArray[np.int32]  # N^2
     most: NDArray[np.int16]
@@ -111,7 +111,7 @@ def labelled(y: NDArray[Any], classes: int | None) -> NDArray[np.bool_] | None:
 
 
 def lay_out(
-    X: NDArray[Any] | RowSource, y: NDArray[Any], *, columns: int, classes: int | None, store: Store = in_memory
+    X: NDArray[Any] | RowSource, y: NDArray[Any], *, columns: int, classes: int | None, store: Allocator = in_memory
 ) -> GridRows:
     """Rows as they came, a matrix or a source, on the grid. They are copied: changing X later changes nothing."""
     whole = None if callable(X) else numbers(X)
@@ -126,7 +126,7 @@ def lay_out(
     return _laid_out(part, labels, usable, columns, store)
 
 
-def in_new_basis(rows: GridRows, matrix: Floats, store: Store = in_memory) -> GridRows:
+def in_new_basis(rows: GridRows, matrix: Floats, store: Allocator = in_memory) -> GridRows:
     """Every row x replaced by x @ matrix and laid out anew; products are of integers, so exact.
 
     The matrix is put on a grid of its own on which its columns have norm below 2^37: a product of a row with a column is
@@ -162,16 +162,16 @@ def _laid_out(
     labels: NDArray[Any],
     usable: NDArray[np.bool_],
     columns: int,
-    store: Store,
+    store: Allocator,
 ) -> GridRows:
     n = len(labels)
-    if n > MOST_ROWS or columns > MOST_COLUMNS:
-        raise ValueError(f"more than {MOST_ROWS} rows or {MOST_COLUMNS} columns do not fit; pass fewer")
-    X = store(n, -(-columns // LANES) * LANES, np.int16)
+    if n > MAX_ROWS or columns > MAX_COLUMNS:
+        raise ValueError(f"more than {MAX_ROWS} rows or {MAX_COLUMNS} columns do not fit; pass fewer")
+    X = store(n, -(-columns // COLUMN_MULTIPLE) * COLUMN_MULTIPLE, np.int16)
     reach, squares, most = np.zeros(n, np.float32), np.zeros(n, np.int32), np.zeros(n, np.int16)
     alive = np.zeros(n, np.bool_)
     lay = arithmetic().lay_out_rows
-    height = min(CHUNK, max((1 << 25) // max(columns, 1), 256))
+    height = min(ROWS_PER_CHUNK, max((1 << 25) // max(columns, 1), 256))
     for start in range(0, n, height):
         here = slice(start, min(start + height, n))
         numbers, scale = part(start, here.stop - start)

@@ -17,20 +17,22 @@ from numpy.typing import NDArray
 from .. import elementwise as plain
 from ..models import Model
 from . import reference
-from .grid import BOUND, GridRows, Store, arithmetic, in_memory, in_new_basis, longest, power_of_two_above
+from .grid import BOUND, Allocator, GridRows, arithmetic, in_memory, in_new_basis, longest, power_of_two_above
 from .protocol import HeldRecords
 from .threads import threads, together
 from .totals import Drawn, FloatRows, Floats, Integers, IntegerTotal, clipped
 
 FINE = 1 << 30  # of a number that one record adds: a loss, a step of a ramp, an entry of a vector
 ROW = 1 << 18  # length of a row of norm 1 in statistics
-SUMMED = 1 << 16  # rows of a chunk of them at most: sums of their squares stay below 2^53, where doubles are exact
+MAX_ROWS_PER_SUM = (
+    1 << 16
+)  # rows of a chunk of them at most: sums of their squares stay below 2^53, where doubles are exact
 LABEL = 1 << 16
 RAMP = 0.1  # a norm counts as short below 0.9, as long above 1.1 thresholds, and in proportion between
-PARALLEL = 1 << 19  # entries of a sum from which a second thread pays
+MIN_PARALLEL_ENTRIES = 1 << 19  # of a sum, from which a second thread pays
 NONE = np.empty(0, np.int64)
-TINY = 1e-100
-AT_ONCE = 1 << 21  # numbers
+MIN_ENTRY = 1e-100
+NUMBERS_AT_ONCE = 1 << 21
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -57,7 +59,7 @@ class LinearRecords(HeldRecords):
         rows = self.rows.directions(slice(None)).astype(np.float64) * self.rows.reach.astype(np.float64)[:, None]
         return FloatRows(rows, self.labels(slice(None)))
 
-    def in_basis(self, matrix: Floats, store: Store = in_memory) -> LinearRecords:
+    def in_basis(self, matrix: Floats, store: Allocator = in_memory) -> LinearRecords:
         """The same records with every row x replaced by x @ matrix."""
         return replace(self, rows=in_new_basis(self.rows, matrix, store))
 
@@ -120,7 +122,7 @@ class LinearRecords(HeldRecords):
         """The rows of theta; what is so small that its square would vanish counts as zero."""
         wide = theta.astype(np.float64, copy=False)
         if wide is theta:  # single precision has no such numbers
-            wide = np.where(np.abs(wide) < TINY, 0.0, wide)
+            wide = np.where(np.abs(wide) < MIN_ENTRY, 0.0, wide)
         return wide.reshape(self.outputs, -1)
 
     def scores(self, here: Integers | slice, theta: Floats) -> Floats:
@@ -201,13 +203,13 @@ class LinearRecords(HeldRecords):
     def parts(self, drawn: Drawn, height: int | None = None) -> Iterator[Integers | slice]:
         """Which records to take at a time: so many that a chunk of them in double precision takes 16 MB."""
         n = drawn.count(len(self))
-        height = height or min(SUMMED, max(AT_ONCE // self.rows.columns, 256))
+        height = height or min(MAX_ROWS_PER_SUM, max(NUMBERS_AT_ONCE // self.rows.columns, 256))
         for start in range(0, n, height):
             here = slice(start, min(start + height, n))
             yield here if drawn.rows is None else drawn.rows[here]
 
 
-def held(rows: GridRows, model: Model, store: Store) -> LinearRecords:
+def held(rows: GridRows, model: Model, store: Allocator) -> LinearRecords:
     """Rows of a linear model."""
     return LinearRecords(rows, model.loss, model.outputs)
 
@@ -220,7 +222,7 @@ def in_parallel(
     ``add(start, stop, total, *arguments)`` adds the records from start to stop to a total; each has ``entries``, or else
     as many as the total has columns.
     """
-    workers = threads() if n * (entries or shape[1]) >= PARALLEL else 1
+    workers = threads() if n * (entries or shape[1]) >= MIN_PARALLEL_ENTRIES else 1
     if workers == 1:
         alone: Integers = np.zeros(shape, np.int64)
         add(0, n, alone, *arguments)

@@ -16,15 +16,15 @@ in the two is charged. Three kinds of books (:mod:`noisewise.trusted.engine.entr
 * gradients themselves (``Direct``): norm and sum are of the same numbers, one term a record;
 * dense layers without a sequence (``Outer``, one position): run in single precision, and what is normed and summed are products of
   the booked float32 numbers in double precision (u = 2^-53): one term a record;
-* anything with positions (``Outer``, ``Rows``, ``Windowed``): all runs in double precision, the norm comes from pairs of positions and
+* anything with positions (``Outer``, ``RowSums``, ``Windowed``): all runs in double precision, the norm comes from pairs of positions and
   the sum from one product over all of them. Terms may cancel, so a record's factor f also keeps f sum_t |a_t||b_t| <= K C, K = ``CAP``
   (for one position K = 1), summed over all entries of all parameters, tied and reused ones too.
 
 A chunk sums at most h T terms of norm at most h K C in all (T positions in a record): it errs by at most u h T h K C, and n_max / h
 chunks, whose sums are put into integers and add up exactly, by n_max u h T K C. Two neighbours err twice that: e = 2 n_max u h T K, in
-clip norms. At several ranks (``ranks``) each has a last chunk of its own, which counts as one more, and where floats are taken for
+clip norms. At several ranks (``world_size``) each has a last chunk of its own, which counts as one more, and where floats are taken for
 reals each rounds its sum to whole numbers. Squared norms err by no more than (d + T^2 + 16) u K^2, four times which is added, and whole
-numbers by sqrt(d) in each chunk. All of it is taken off the clip beforehand, for n_max = ``MOST`` records. That a row's own pass has the
+numbers by sqrt(d) in each chunk. All of it is taken off the clip beforehand, for n_max = ``MAX_RECORDS`` records. That a row's own pass has the
 same bits in every place of a chunk is an assumption; a self-test before the records are handed over looks for the contrary.
 """
 
@@ -53,7 +53,7 @@ from .protocol import HeldRecords
 from .totals import Drawn, Floats, IntegerTotal
 
 ONES = 1 << 36  # what a clip norm is in whole numbers
-MOST = 10**8  # records of a data set: ONES times as many fit into 63 bits
+MAX_RECORDS = 10**8  # of a data set: ONES times as many fit into 63 bits
 COUNT = 1 << 20  # units of a count or a loss that one record adds at most
 MARGIN = 2.0**-14  # of the clip: rounding of one record's part in single precision
 CAP = 8.0  # K
@@ -79,7 +79,7 @@ BOUNDED = Arithmetic(
         APART,
         "a torch module's passes give a row the same bits in every place of a chunk of constant height, as a self-test with "
         "made-up rows found before the records were handed over",
-        f"there are at most {MOST:,} records, for which the rounding of sums is charged",
+        f"there are at most {MAX_RECORDS:,} records, for which the rounding of sums is charged",
         "functions of torch round each elementary operation as IEEE 754 does",
     ),
 )
@@ -88,10 +88,10 @@ R = TypeVar("R")
 Coins = Callable[[int], NDArray[np.int64]]
 
 
-def margin(dimension: int, ranks: int = 1) -> float:
+def margin(dimension: int, world_size: int = 1) -> float:
     """What is taken off a clip norm, as a share of it, where floats are taken for real numbers: rounding of one record's part, and
     of sums of vectors with so many entries to whole numbers, once at every rank."""
-    return MARGIN + math.sqrt(dimension) / ONES * ranks
+    return MARGIN + math.sqrt(dimension) / ONES * world_size
 
 
 class ModuleRecords(HeldRecords):
@@ -176,13 +176,13 @@ class ModuleRecords(HeldRecords):
 
     def margin(self, dimension: int) -> float:
         """What is taken off a clip norm, as a share of it, for rounding in sums of vectors with so many entries."""
-        whole, ranks = math.sqrt(dimension) / ONES, self._model.ranks
+        whole, world_size = math.sqrt(dimension) / ONES, self._model.world_size
         if not self._model.bounded:
-            return margin(dimension, ranks)
+            return margin(dimension, world_size)
         height, terms = self._model.chunk, self._model.layout.terms
-        chunks = -(-MOST // height) + ranks
+        chunks = -(-MAX_RECORDS // height) + world_size
         cap = CAP if self._model.double else 1.0
-        sums = 2 * (MOST + (ranks - 1) * height) * UNIT * height * terms * cap
+        sums = 2 * (MAX_RECORDS + (world_size - 1) * height) * UNIT * height * terms * cap
         norms = 4 * (dimension + terms**2 + 16) * UNIT * cap**2
         return 1 - 1 / (1 + sums + norms + whole * chunks)
 
@@ -262,8 +262,8 @@ class ModuleRecords(HeldRecords):
 
 def held_tensors(X: Sequence[Tensor], y: Sequence[Tensor], model: ModuleModel, coins: Coins | None) -> ModuleRecords:
     """Private records of a module; ``coins``: what the module's own draws (dropout) are seeded by."""
-    if len(X[0]) > MOST:
-        raise ValueError(f"more than {MOST:,} records do not fit; pass fewer")
+    if len(X[0]) > MAX_RECORDS:
+        raise ValueError(f"more than {MAX_RECORDS:,} records do not fit; pass fewer")
     return ModuleRecords(TensorRows(tuple(X), tuple(y)), model, coins or _no_coins)
 
 

@@ -17,7 +17,7 @@ from ..arithmetic import Arithmetic
 from ..models import MLP
 from ..torch_extra import torch
 from . import perceptron_selftest as selftest
-from .grid import CHUNK, GridRows, Store, in_memory, in_new_basis
+from .grid import ROWS_PER_CHUNK, Allocator, GridRows, in_memory, in_new_basis
 from .linear import LinearRecords, cut_losses, ramp
 from .perceptron_exact import Piece, add_sum, norms, pieces, single_rows
 from .perceptron_passes import height_for
@@ -26,10 +26,10 @@ from .protocol import HeldRecords
 from .threads import threads, together
 from .totals import Drawn, FloatRows, Floats, IntegerTotal
 
-FULL_PASS = 512  # records at a time where no batch size is public
-LEAST_CLIP = 1e-20
+RECORDS_PER_PASS = 512  # where no batch size is public
+MIN_CLIP = 1e-20
 COUNT = 1 << 20  # units of a count or a loss that one record adds at most
-SHARE = 4  # chunks that are worth a thread of their own
+CHUNKS_PER_THREAD = 4  # that are worth a thread of their own
 BOUNDED = Arithmetic(
     "bounded",
     (
@@ -61,7 +61,7 @@ class PerceptronRecords(HeldRecords):
     def __len__(self) -> int:
         return len(self._plain)
 
-    def in_basis(self, matrix: Floats, store: Store = in_memory) -> PerceptronRecords:
+    def in_basis(self, matrix: Floats, store: Allocator = in_memory) -> PerceptronRecords:
         """The same records with every row x replaced by x @ matrix."""
         return PerceptronRecords(in_new_basis(self._plain.rows, matrix, store), self._model)
 
@@ -71,8 +71,8 @@ class PerceptronRecords(HeldRecords):
         *Sensitivity.* Every record adds an integer vector of norm at most ``bound`` that depends on the record, theta
         and clip alone.
         """
-        if not LEAST_CLIP <= clip <= 1 / LEAST_CLIP:
-            raise ValueError(f"clip is {clip!r}; pass a number between {LEAST_CLIP} and {1 / LEAST_CLIP}")
+        if not MIN_CLIP <= clip <= 1 / MIN_CLIP:
+            raise ValueError(f"clip is {clip!r}; pass a number between {MIN_CLIP} and {1 / MIN_CLIP}")
         bound = bound_for(self._model.sizes, _height(drawn))
 
         def fold(chunks: Iterator[Piece]) -> NDArray[np.int64]:
@@ -120,7 +120,7 @@ class PerceptronRecords(HeldRecords):
 
     def scored(self, drawn: Drawn, theta: Floats) -> Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]:
         """Scores, labels, who is alive; scores of one that is not are NaN."""
-        for here in self._plain.parts(drawn, CHUNK):
+        for here in self._plain.parts(drawn, ROWS_PER_CHUNK):
             numbers = np.arange(here.start, here.stop) if isinstance(here, slice) else here
             scores = np.empty((len(numbers), self._model.outputs))
 
@@ -151,13 +151,13 @@ class PerceptronRecords(HeldRecords):
                 pieces(model, single, self._rows, drawn.rows, tallest, some, exactly=exactly, backwards=backwards)
             )
 
-        workers = min(threads(), len(starts) // SHARE)
+        workers = min(threads(), len(starts) // CHUNKS_PER_THREAD)
         if workers <= 1:
             return [share(starts)]
         return together(share, [starts[worker::workers] for worker in range(workers)])
 
 
-def held(rows: GridRows, model: MLP, store: Store) -> PerceptronRecords:
+def held(rows: GridRows, model: MLP, store: Allocator) -> PerceptronRecords:
     """Rows of a perceptron."""
     return PerceptronRecords(rows, model)
 
@@ -165,7 +165,7 @@ def held(rows: GridRows, model: MLP, store: Store) -> PerceptronRecords:
 def _expected(drawn: Drawn) -> int:
     """From public facts alone: all records, or a batch whose size is not known to anyone, go in full chunks."""
     known = drawn.rows is not None and math.isfinite(drawn.expected)
-    return min(math.ceil(drawn.expected), FULL_PASS) if known else FULL_PASS
+    return min(math.ceil(drawn.expected), RECORDS_PER_PASS) if known else RECORDS_PER_PASS
 
 
 def _height(drawn: Drawn) -> int:

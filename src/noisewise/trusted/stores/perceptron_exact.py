@@ -21,12 +21,12 @@ from ..models import MLP
 from ..torch_extra import Tensor, torch
 from . import perceptron_reference as reference
 from . import perceptron_selftest as selftest
-from .grid import CHUNK, LONGEST, GridRows
+from .grid import MAX_ROW_NORM, ROWS_PER_CHUNK, GridRows
 from .perceptron_passes import Views, Workspace, backward, forward, one_thread, workspace_for
-from .perceptron_reference import SMALL
+from .perceptron_reference import MAX_DOUBLE_ENTRIES
 from .totals import Floats, Integers
 
-BLOCKS = 6  # single precision pays up to so many blocks; beyond, double precision does in one
+MAX_BLOCKS = 6  # single precision pays up to so many blocks; beyond, double precision does in one
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -58,10 +58,10 @@ class Piece:
 def single_rows(rows: GridRows) -> PerceptronRows:
     """Rows of the grid as numbers; one that is longer than 2^40 after rounding becomes zeros."""
     squares, alive = np.zeros(len(rows)), rows.alive.copy()
-    for start in range(0, len(rows), CHUNK):
-        here = slice(start, start + CHUNK)
+    for start in range(0, len(rows), ROWS_PER_CHUNK):
+        here = slice(start, start + ROWS_PER_CHUNK)
         long = _squared_lengths(rows.directions(here).astype(np.float32) * rows.reach[here][:, None])
-        alive[here] &= (long >= 0) & (long < LONGEST**2)
+        alive[here] &= (long >= 0) & (long < MAX_ROW_NORM**2)
         squares[here] = np.where(alive[here], long, 0.0)
     y = rows.y.astype(np.int64 if rows.y.dtype == np.int32 else np.float32)
     reach = np.where(alive, rows.reach, np.float32(0))
@@ -140,9 +140,9 @@ def add_sum(piece: Piece, clip: float, bound: int, total: Integers, *, fresh: bo
         out, into = b.shape[1], a.shape[1]
         weights, bias = total[at : at + out * into], total[at + out * into : at + out * into + out]
         edges = [0, *begins.nonzero()[0].tolist(), count]
-        if kernels is not None and out * into <= SMALL:
+        if kernels is not None and out * into <= MAX_DOUBLE_ENTRIES:
             kernels.put_small(a.numpy()[:count], b.numpy()[:count], weights, fresh)
-        elif not single or out * into <= SMALL or len(edges) > BLOCKS:
+        elif not single or out * into <= MAX_DOUBLE_ENTRIES or len(edges) > MAX_BLOCKS:
             in_double = b.numpy()[:count].astype(np.float64).T @ a.numpy()[:count].astype(np.float64)
             _put(None, in_double.reshape(-1), weights, fresh)
         else:

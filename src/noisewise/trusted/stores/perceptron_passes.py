@@ -26,9 +26,9 @@ from ..models import MLP
 from ..torch_extra import Tensor, torch
 from .perceptron_reference import digits_for, spread_for
 
-STEP = 16  # heights are multiples of it: products of fewer rows were seen to round differently
-TALLEST = 512
-TINY, HALF = np.float32(2.0**-130), np.float32(0.5)
+ROWS_PER_STEP = 16  # heights are multiples of it: products of fewer rows were seen to round differently
+MAX_ROWS_PER_PASS = 512
+SUBNORMAL, HALF = np.float32(2.0**-130), np.float32(0.5)
 WHOLE = 64  # entries; no vector loop of torch leaves a rest of such a tensor
 
 
@@ -39,7 +39,7 @@ def up_to(count: int, step: int) -> int:
 
 def height_for(expected: int) -> int:
     """The public height of chunks for batches of about ``expected`` records."""
-    return min(up_to(max(math.ceil(expected + 3 * math.sqrt(expected)), 1), STEP), TALLEST)
+    return min(up_to(max(math.ceil(expected + 3 * math.sqrt(expected)), 1), ROWS_PER_STEP), MAX_ROWS_PER_PASS)
 
 
 TwoWay = tuple[Tensor, Tensor, Tensor | None]  # weights, their transpose, bias
@@ -132,7 +132,7 @@ def one_thread() -> Iterator[None]:
 
     Flushing is a setting of each thread, so that a record could meet either one.
     """
-    threads, flushed = torch.get_num_threads(), TINY * HALF == 0
+    threads, flushed = torch.get_num_threads(), SUBNORMAL * HALF == 0
     if threads != 1:
         torch.set_num_threads(1)
     if flushed:

@@ -26,20 +26,20 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 MARGIN = 1 - 2.0**-10  # of the clip norm, so that rounding to nearest hardly ever exceeds it
-MOST = 1 << 24  # up to which single precision holds every integer
-LARGEST, LEAST = 1 << 23, 1 << 18  # M
+MAX_EXACT_INTEGER = 1 << 24  # up to which single precision holds every integer
+MAX_M, MIN_M = 1 << 23, 1 << 18
 SPREAD = 4.0  # how much larger, by square root of M, one factor may be than the other
 LIMIT = 2.0**-20  # weights' parts shorter than that are zero after rounding
 HIGH, LOW = 60, -100  # exponents of entries that are too large, and of entries that count as zero
 WIDE = 4096  # entries of a row beyond which its squared length needs more than 31 bits
-SMALL = 512  # entries of a layer up to which its product runs in double precision
+MAX_DOUBLE_ENTRIES = 512  # of a layer up to which its product runs in double precision
 
 
 def bound_for(sizes: tuple[int, ...], height: int) -> int:
     """M, units in a clip norm: as many as ``height`` usual records leave room for in one block."""
-    large = [into * out for into, out in pairwise(sizes) if into * out > SMALL]
-    room = MOST * math.sqrt(max(large)) / (2.2 * height) if large else LARGEST
-    return min(max(1 << int(math.log2(room)), LEAST), LARGEST)
+    large = [into * out for into, out in pairwise(sizes) if into * out > MAX_DOUBLE_ENTRIES]
+    room = MAX_EXACT_INTEGER * math.sqrt(max(large)) / (2.2 * height) if large else MAX_M
+    return min(max(1 << int(math.log2(room)), MIN_M), MAX_M)
 
 
 def digits_for(width: int) -> int:
@@ -124,6 +124,6 @@ def _blocks(inputs: Array, slopes: Array) -> Array:
     begins, reach = np.zeros(len(inputs), np.int64), np.zeros(slopes.shape[1], np.int64)
     for i, (peak, row) in enumerate(zip(np.abs(inputs).max(axis=1, initial=0), np.abs(slopes), strict=True)):
         reach += row * peak
-        if reach.max(initial=0) > MOST:
+        if reach.max(initial=0) > MAX_EXACT_INTEGER:
             begins[i], reach = 1, row * peak
     return begins

@@ -10,8 +10,8 @@ from itertools import pairwise
 
 from ..models import MLP
 from ..torch_extra import Tensor, torch
-from .perceptron_passes import STEP, TwoWay, Workspace, backward, forward, one_thread, up_to
-from .perceptron_reference import MOST
+from .perceptron_passes import ROWS_PER_STEP, TwoWay, Workspace, backward, forward, one_thread, up_to
+from .perceptron_reference import MAX_EXACT_INTEGER
 
 # How rows are moved on, and what is put in place of every second row from the given one on.
 TRIALS: tuple[tuple[int, float | None, int], ...] = (
@@ -47,7 +47,7 @@ def way(model: MLP, tallest: int) -> bool:
 
 def height_for_rows(model: MLP, count: int, tallest: int, exactly: bool) -> int:
     """The least height that holds ``count`` rows and gives the bits of the tallest."""
-    for height in range(up_to(max(count, 1), STEP), tallest, STEP):
+    for height in range(up_to(max(count, 1), ROWS_PER_STEP), tallest, ROWS_PER_STEP):
         if steady(model, tallest, height, exactly):
             return height
     return tallest
@@ -98,7 +98,7 @@ def _bits(workspace: Workspace, layers: list[TwoWay], rows: Tensor, labels: Tens
 def whole_products_hold(sizes: tuple[int, ...], tallest: int) -> bool:
     """Whether float32 products of whole numbers are exact up to 2^24, for the shapes of these layers."""
     generator = torch.Generator().manual_seed(2)
-    high = int((MOST / tallest) ** 0.5)
+    high = int((MAX_EXACT_INTEGER / tallest) ** 0.5)
     with one_thread():
         for into, out in pairwise(sizes):
             for low in (-high, high - 2):  # sums near zero, and sums near 2^24

@@ -2,33 +2,177 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
-from typing import Any, TypeVar
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arithmetic import PSEUDO_RANDOM, Arithmetic
-from ..features.features import Features
-from .grid import Store, in_memory
-from .sum_limits import (
-    CLIP,
-    CLIPS,
-    LEVELS,
-    POSITIVE,
-    SCALES,
-    THETA,
-    THETAS,
-    Kind,
-    Limit,
-    Sum,
-    in_levels,
-    of_ones,
-    up_to_ones,
-)
+from ..features.features import Features, TableColumn, check_scale
+from .grid import Allocator, in_memory
 from .totals import Drawn, FloatRows, Floats, Integers, IntegerTotal
+
+# What a sum over records is asked with, and what so many records can add up to at most: said where the sum is defined.
+#
+# Records may lie with clients, whom nobody trusts and who trust no server. A client refuses a request whose arguments are not of the
+# kinds that the sum takes; a server takes no answer that is more than the client's records could add up to. So a client, whatever it
+# sends, moves a sum by no more than its records could, and no sum leaves 64 bits. A sum cannot be defined without saying both.
+
+
+LIMB_BITS = 20  # products of two, summed over millions of entries, stay within 64
+MAX_NUMBER = 1 << 62  # of a whole number that is asked with
+MAX_LEVELS = 20
+Limit = Callable[[Integers, int, int, Sequence[Any]], bool]  # of: values, records, ones of the total, arguments
+
+
+class Known(NamedTuple):
+    """What arguments must fit: how long a theta is, how many outputs the model has, the table's columns."""
+
+    dimension: int
+    outputs: int
+    table: Sequence[TableColumn]
+
+
+class ArgumentKind(NamedTuple):
+    """A kind of argument: whether a value is one, by its type alone, and whether it fits the model and the table.
+
+    ``clips``: the norms that parts of a record are clipped to; a client may have agreed to no larger ones.
+    """
+
+    typed: Callable[[Any], bool]
+    fits: Callable[[Any, Known], bool] = lambda value, known: True
+    clips: Callable[[Any], Sequence[float]] = lambda value: ()
+
+
+class Sum(NamedTuple):
+    """A sum over records: how it is computed of (records, drawn, *arguments), and what is said of it where it is defined.
+
+    ``limit``: whether so many records can add up to these values. ``entries``: how many numbers it is made in, of (columns, *arguments),
+    where these are more than a theta has.
+    """
+
+    total: Callable[..., Any]
+    takes: tuple[ArgumentKind, ...]
+    limit: Limit
+    entries: Callable[..., float]
+
+    def fits(self, arrays: Sequence[Integers], zero: Any, arguments: Sequence[Any], records: int) -> bool:
+        """Whether so many records can add up to these arrays; ``zero``: what none of them add up to."""
+        totals = zero if isinstance(zero, list) else [zero]
+        ones = [total.ones if isinstance(total, IntegerTotal) else 0 for total in totals]
+        together = zip(arrays, ones, strict=True)
+        return all(self.limit(values, records, most, arguments) for values, most in together)
+
+
+# --- what arguments are ---
+
+
+def _array(value: Any) -> bool:
+    return type(value) is np.ndarray and value.dtype.kind == "f" and value.ndim == 1
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, float) and 0 < value < math.inf
+
+
+def whole(value: Any, most: int = MAX_NUMBER) -> bool:
+    return type(value) is int and 0 <= value <= most
+
+
+def _long(theta: Any, known: Known) -> bool:
+    return bool(theta.shape == (known.dimension,))
+
+
+def _of_numbers(scales: Any, known: Known) -> bool:
+    """Whether values are counted on scales of number columns."""
+    for column, points, ranks in scales:
+        there = isinstance(column, float | int) and 0 <= column < len(known.table) and column == int(column)
+        if not there or not known.table[int(column)].number:
+            return False
+        check_scale(points, ranks)
+    return True
+
+
+VECTOR = ArgumentKind(_array)
+THETA = ArgumentKind(_array, _long)
+THETAS = ArgumentKind(
+    lambda value: type(value) is tuple and all(map(_array, value)),
+    lambda value, known: all(_long(theta, known) for theta in value),
+)
+POSITIVE = ArgumentKind(_positive)  # a bound, or a threshold
+CLIP = ArgumentKind(_positive, clips=lambda value: (value,))
+CLIPS = ArgumentKind(lambda value: type(value) is tuple and all(map(_positive, value)), clips=tuple)
+CLASSES = ArgumentKind(whole, lambda value, known: bool(value == max(known.outputs, 2)))
+SCALES = ArgumentKind(
+    lambda value: type(value) is tuple and all(type(each) is tuple and len(each) == 3 for each in value), _of_numbers
+)
+LEVELS = ArgumentKind(lambda value: whole(value, MAX_LEVELS))
+
+
+# --- what records add ---
+
+
+def norm_within(values: Integers, most: int) -> bool:
+    """Whether the vector's norm is at most ``most``, in exact whole numbers.
+
+    >>> norm_within(np.array([3, -4]), 5), norm_within(np.array([3, -4, 1]), 5), norm_within(np.array([-(2**63)]), 2**62)
+    (True, False, False)
+    """
+    if not entries_within(values, -most, most):
+        return False
+    rest, limbs = np.abs(values.ravel()), []
+    while rest.any():
+        limbs.append(rest & ((1 << LIMB_BITS) - 1))
+        rest = rest >> LIMB_BITS
+    total = sum(
+        int(np.dot(a, b)) << LIMB_BITS * (i + j) for i, a in enumerate(limbs) for j, b in enumerate(limbs)
+    )  # python's integers, which have no end
+    return total <= most * most
+
+
+def entries_within(values: Integers, low: int, high: int) -> bool:
+    """Whether every entry lies from ``low`` to ``high``."""
+    return values.size == 0 or (int(values.min()) >= low and int(values.max()) <= high)
+
+
+def of_ones(values: Integers, records: int, ones: int, arguments: Sequence[Any]) -> bool:
+    """Each record adds a vector of norm at most the total's ``ones``."""
+    return norm_within(values, records * ones)
+
+
+def up_to_ones(values: Integers, records: int, ones: int, arguments: Sequence[Any]) -> bool:
+    """Each record adds from 0 to the total's ``ones`` to every entry."""
+    return entries_within(values, 0, records * ones)
+
+
+def of_norm(most: int) -> Limit:
+    """Each record adds a vector of norm at most ``most``."""
+    return lambda values, records, ones, arguments: norm_within(values, records * most)
+
+
+def between(low: int, high: int) -> Limit:
+    """Each record adds a number from ``low`` to ``high`` to every entry."""
+    return lambda values, records, ones, arguments: entries_within(values, records * low, records * high)
+
+
+def counts(cells: Callable[..., float]) -> Limit:
+    """Each record counts 1 in at most ``cells(*arguments)`` places."""
+    return lambda values, records, ones, arguments: (
+        entries_within(values, 0, records) and int(values.sum()) <= records * cells(*arguments)
+    )
+
+
+def in_levels(values: Integers, records: int, ones: int, arguments: Sequence[Any]) -> bool:
+    """Each record has at most one value on each scale, in one part of each level."""
+    ends = np.cumsum([0, *(1 << level for level in range(1, int(arguments[1]) + 1))]).tolist()
+    parts = [values[:, start:end] for start, end in pairwise(ends)]
+    return entries_within(values, 0, records) and all(entries_within(part.sum(1), 0, records) for part in parts)
+
 
 EXACT = Arithmetic("exact", (PSEUDO_RANDOM,))
 Parts = Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]
@@ -47,7 +191,7 @@ class Elsewhere:
         """Which of them have a label (:func:`~noisewise.trusted.stores.grid.labelled`); None where all have one."""
 
 
-def everywhere(*takes: Kind, limit: Limit, entries: Callable[..., float] = lambda *_: 0.0) -> Callable[[F], F]:
+def everywhere(*takes: ArgumentKind, limit: Limit, entries: Callable[..., float] = lambda *_: 0.0) -> Callable[[F], F]:
     """A sum over records, asked by its name of each rank where they lie at several (``summed``), and added up.
 
     ``takes`` its arguments, and so many records add up to no more than its ``limit``: see :class:`~.asked.Sum`.
@@ -60,7 +204,9 @@ def everywhere(*takes: Kind, limit: Limit, entries: Callable[..., float] = lambd
     return named
 
 
-def answered(*takes: Kind, limit: Limit = of_ones, entries: Callable[..., float] = lambda *_: 0.0) -> Callable[[F], F]:
+def answered(
+    *takes: ArgumentKind, limit: Limit = of_ones, entries: Callable[..., float] = lambda *_: 0.0
+) -> Callable[[F], F]:
     """The same of a sum that each kind of records has its own way to: what it is called in :class:`HeldRecords`."""
 
     def named(total: F) -> F:
@@ -187,15 +333,15 @@ class HeldRecords(ABC):
 
     # --- the same records, laid out by other public rules ---
 
-    def in_basis(self, matrix: Floats, store: Store = in_memory) -> HeldRecords:
+    def in_basis(self, matrix: Floats, store: Allocator = in_memory) -> HeldRecords:
         """Every row x as x @ matrix."""
         raise self._without("rows of numbers")
 
-    def prepared(self, features: Features, store: Store = in_memory) -> HeldRecords:
+    def prepared(self, features: Features, store: Allocator = in_memory) -> HeldRecords:
         """Rows made of a table's cells by other features."""
         raise self._without("a table")
 
-    def centred(self, centre: Floats, scale: float, store: Store = in_memory) -> HeldRecords:
+    def centred(self, centre: Floats, scale: float, store: Allocator = in_memory) -> HeldRecords:
         """Every row x of a table as scale (x - centre)."""
         raise self._without("a table")
 

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .grid import BOUND, DIRECTION, LONGEST, GridRows, power_of_two_above
+from .grid import BOUND, DIRECTION, MAX_ROW_NORM, GridRows, power_of_two_above
 from .totals import Floats, Integers
 
-CHUNK = 4096
+ROWS_PER_CHUNK = 4096
 
 
 def lay_out_rows(
@@ -40,7 +40,7 @@ def lay_out_rows(
         for column in numbers.T:
             length = length + column * column
         length = np.sqrt(length)
-        alive[:] = usable & (length * scale < LONGEST)  # false for NaN
+        alive[:] = usable & (length * scale < MAX_ROW_NORM)  # false for NaN
         factor = np.where(alive & (length > 0), DIRECTION / length, 0.0)
         grid = np.rint(np.where(alive[:, None], numbers, 0.0) * factor[:, None])
     X[:, columns:] = 0
@@ -72,8 +72,8 @@ def sum_one(rows: GridRows, chosen: Integers, theta: Floats, gain: float, loss: 
     """The clipped sum of a model with one output, in units of C/M, padding included."""
     (whole,), grid = on_grid(theta, rows.X.shape[1])
     total = np.zeros((1, rows.X.shape[1]), np.int64)
-    for start in range(0, len(chosen), CHUNK):
-        here = chosen[start : start + CHUNK]
+    for start in range(0, len(chosen), ROWS_PER_CHUNK):
+        here = chosen[start : start + ROWS_PER_CHUNK]
         X, reach = rows.X[here].astype(np.int64), rows.reach[here].astype(np.float64)
         scores = X @ whole.astype(np.int64)
         slope = loss.row_slope(scores.astype(np.float64) * (reach * grid), rows.y[here].astype(np.float64))
@@ -87,8 +87,8 @@ def sum_classes(rows: GridRows, chosen: Integers, theta: Floats, gain: float, lo
     """The clipped sum of a model with several outputs, in units of C/M: (outputs, columns with padding)."""
     whole, grid = on_grid(theta, rows.X.shape[1])
     total = np.zeros(whole.shape, np.int64)
-    for start in range(0, len(chosen), CHUNK):
-        here = chosen[start : start + CHUNK]
+    for start in range(0, len(chosen), ROWS_PER_CHUNK):
+        here = chosen[start : start + ROWS_PER_CHUNK]
         X, reach = rows.X[here].astype(np.int64), rows.reach[here].astype(np.float64)
         scores = X @ whole.astype(np.int64).T
         z = scores.astype(np.float64) * (reach * grid)[:, None]

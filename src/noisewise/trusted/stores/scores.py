@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from .. import elementwise as plain
 from .linear import FINE
-from .protocol import HeldRecords, everywhere
-from .sum_limits import CLASSES, THETA, VECTOR, between, counts
+from .protocol import CLASSES, THETA, VECTOR, HeldRecords, between, counts, everywhere
 from .totals import Drawn, Floats, Integers
 
 Flags = NDArray[np.bool_]

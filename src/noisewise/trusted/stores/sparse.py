@@ -21,15 +21,15 @@ from numpy.typing import NDArray
 
 from ..fast import kernels
 from . import sparse_reference as reference
-from .common_words import Words, no_words, words_of
-from .grid import BOUND, CHUNK, DIRECTION, MOST_COLUMNS, MOST_ROWS, Store, in_memory, labels_of
-from .linear import AT_ONCE, NONE, SUMMED, LinearRecords, in_parallel, unit_rows
+from .common_words import RowWords, no_words, words_of
+from .grid import BOUND, DIRECTION, MAX_COLUMNS, MAX_ROWS, ROWS_PER_CHUNK, Allocator, in_memory, labels_of
+from .linear import MAX_ROWS_PER_SUM, NONE, NUMBERS_AT_ONCE, LinearRecords, in_parallel, unit_rows
 from .totals import Drawn, FloatRows, Floats, Integers, IntegerTotal
 
-WIDEST = 4096  # columns up to which rows are written out in full, all of them
-SCALES = 1e-6, 1e6  # from, to
-FEW = 1 << 17  # entries that are laid out at once: they stay in the cache
-Part = Callable[[int, int], tuple[NDArray[Any], Floats]]
+MAX_FULL_COLUMNS = 4096  # up to which rows are written out in full, all of them
+SCALE_RANGE = 1e-6, 1e6
+ENTRIES_AT_ONCE = 1 << 17  # laid out at once: they stay in the cache
+RowSlice = Callable[[int, int], tuple[NDArray[Any], Floats]]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -47,7 +47,7 @@ class SparseRows:
     centre: Integers  # m_q
     columns: int
     starts: Integers  # where blocks of coordinates begin, in which a row's entries come one after another
-    words: Words | None = None  # the same rows for sums over all of them
+    words: RowWords | None = None  # the same rows for sums over all of them
 
     def __len__(self) -> int:
         return len(self.y)
@@ -62,27 +62,27 @@ class SparseRows:
 
 
 def lay_out_sparse(
-    part: Part,
+    part: RowSlice,
     labels: NDArray[Any],
     *,
     entries: int,
     width: int,
     classes: int | None,
-    store: Store = in_memory,
+    store: Allocator = in_memory,
     starts: Sequence[int] = (0,),
 ) -> SparseRows:
     """Rows in chunks, ``part(start, length)`` giving the places and the values of ``entries`` each, on the grid.
 
     ``starts``: where blocks of coordinates begin, if entries come block by block.
     """
-    if not 1 <= entries <= width <= MOST_COLUMNS or len(labels) > MOST_ROWS:
+    if not 1 <= entries <= width <= MAX_COLUMNS or len(labels) > MAX_ROWS:
         raise ValueError(
-            f"{entries} entries of {width} columns: pass 1 <= entries <= width <= {MOST_COLUMNS}, and at most {MOST_ROWS} rows"
+            f"{entries} entries of {width} columns: pass 1 <= entries <= width <= {MAX_COLUMNS}, and at most {MAX_ROWS} rows"
         )
     y, usable = labels_of(labels, classes)
     n, alive = len(y), np.zeros(len(y), np.bool_)
     places, values = store(n, entries, np.int32), store(n, entries, np.int16)
-    height = max(FEW // entries, 64)
+    height = max(ENTRIES_AT_ONCE // entries, 64)
     for start in range(0, n, height):
         here = slice(start, min(start + height, n))
         shape = (here.stop - start, entries)
@@ -104,13 +104,13 @@ def _measured(
     centre: Integers,
     scale: float,
     starts: Integers,
-    store: Store,
+    store: Allocator,
 ) -> SparseRows:
     """Laid out entries with what follows from them, the centre and the scale."""
     squares, most, reach = (store(len(y), 1, kind)[:, 0] for kind in (np.int32, np.int32, np.float64))
     filled = store(len(y), 1, np.int32)[:, 0]
-    for start in range(0, len(y), CHUNK):
-        here = slice(start, start + CHUNK)
+    for start in range(0, len(y), ROWS_PER_CHUNK):
+        here = slice(start, start + ROWS_PER_CHUNK)
         filled[here] = (values[here] != 0).sum(1)
     arithmetic().measure(places, values, alive, centre, squares, most)
     reach[:] = np.where(alive, scale / DIRECTION, 0.0)
@@ -128,7 +128,7 @@ class SparseRecords(LinearRecords):
 
     rows: SparseRows  # type: ignore[assignment]
 
-    def centred(self, centre: Floats, scale: float, store: Store = in_memory) -> SparseRecords:
+    def centred(self, centre: Floats, scale: float, store: Allocator = in_memory) -> SparseRecords:
         """The same records, each row x as it was laid out replaced by scale (x - centre), both public.
 
         *Sensitivity*: nothing is released; each row is moved by itself, and what is asked later is clipped anew.
@@ -137,8 +137,8 @@ class SparseRecords(LinearRecords):
         fits = isinstance(centre, np.ndarray) and centre.shape == (rows.columns,) and bool(np.isfinite(centre).all())
         if not fits or not math.sqrt(float(np.cumsum(centre * centre)[-1])) <= 1 + 1e-9:
             raise ValueError(f"centre must be a vector of {rows.columns} numbers of norm at most 1")
-        if not SCALES[0] <= scale <= SCALES[1]:
-            raise ValueError(f"scale is {scale!r}; pass a number from {SCALES[0]:g} to {SCALES[1]:g}")
+        if not SCALE_RANGE[0] <= scale <= SCALE_RANGE[1]:
+            raise ValueError(f"scale is {scale!r}; pass a number from {SCALE_RANGE[0]:g} to {SCALE_RANGE[1]:g}")
         whole = np.rint(centre * DIRECTION).astype(np.int64)
         moved = _measured(rows.places, rows.values, rows.y, rows.alive, whole, float(scale), rows.starts, store)
         if self.outputs == 1 and store is in_memory and kernels.compiled():  # what is centred is summed again and again
@@ -201,25 +201,27 @@ class SparseRecords(LinearRecords):
 
     def unit_rows(self, drawn: Drawn) -> Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]:
         """Chunks of records written out in full, as those of a linear model."""
-        for here in self.parts(drawn, min(SUMMED, max(AT_ONCE // self.columns, 16))):
+        for here in self.parts(drawn, min(MAX_ROWS_PER_SUM, max(NUMBERS_AT_ONCE // self.columns, 16))):
             yield unit_rows(self.rows, here), self.labels(here), self.rows.alive[here]  # type: ignore[arg-type]
 
     def parts(self, drawn: Drawn, height: int | None = None) -> Iterator[Integers | slice]:
         """Which records to take at a time: as many as have 2^21 entries, unless their number is given."""
-        few = max(AT_ONCE // (self.rows.places.shape[1] * self.outputs), 256)
-        return LinearRecords.parts(self, drawn, height or min(SUMMED, few))
+        few = max(NUMBERS_AT_ONCE // (self.rows.places.shape[1] * self.outputs), 256)
+        return LinearRecords.parts(self, drawn, height or min(MAX_ROWS_PER_SUM, few))
 
     def float_rows(self) -> FloatRows:
         """Rows in full, in double precision, and labels; a row that is not alive is zero."""
         self._refuse_wide("whole walks and minimisers")
         return LinearRecords.float_rows(self)
 
-    def in_basis(self, matrix: Floats, store: Store = in_memory) -> LinearRecords:
+    def in_basis(self, matrix: Floats, store: Allocator = in_memory) -> LinearRecords:
         """The same records with every row x' replaced by x' @ matrix, written out in full."""
         self._refuse_wide("another basis")
         full = LinearRecords.in_basis(self, matrix, store)
         return LinearRecords(full.rows, self.loss, self.outputs)
 
     def _refuse_wide(self, what: str) -> None:
-        if self.columns > WIDEST:
-            raise ValueError(f"{what} would write out rows of {self.columns} columns; they need at most {WIDEST}")
+        if self.columns > MAX_FULL_COLUMNS:
+            raise ValueError(
+                f"{what} would write out rows of {self.columns} columns; they need at most {MAX_FULL_COLUMNS}"
+            )

@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .grid import BOUND, DIRECTION, LONGEST
+from .grid import BOUND, DIRECTION, MAX_ROW_NORM
 from .reference import on_grid
 from .totals import Floats, Integers
 
 if TYPE_CHECKING:
     from .sparse import SparseRows
 
-MOST = (1 << 20) - 1  # of W: rows nearer to the centre than 1/64 are clipped a little more than they need
-CHUNK = 4096
+MAX_WEIGHT = (1 << 20) - 1  # of W: rows nearer to the centre than 1/64 are clipped a little more than they need
+ROWS_PER_CHUNK = 4096
 SHORTER = DIRECTION * (1 - 2.0**-40)
 
 
@@ -53,7 +53,7 @@ def lay_out_entries(
         length = np.sqrt(length)
         in_order = np.sort(where, 1)
         fits = (in_order[:, 0] >= 0) & (in_order[:, -1] < width) & (in_order[:, 1:] != in_order[:, :-1]).all(1)
-        good = usable & (length < LONGEST) & fits  # false for NaN
+        good = usable & (length < MAX_ROW_NORM) & fits  # false for NaN
         over, finite = np.maximum(np.where(good, length, 1.0), 1.0), np.where(good[:, None], numbers, 0.0)
         near = np.rint(finite * (DIRECTION / over)[:, None])
         short = np.trunc(finite * (SHORTER / over)[:, None])
@@ -81,12 +81,12 @@ def measure(
 ) -> None:
     """N^2 and W of rows less a centre; zero for dead ones."""
     middle = int(centre @ centre)
-    for start in range(0, len(values), CHUNK):
-        here = slice(start, start + CHUNK)
+    for start in range(0, len(values), ROWS_PER_CHUNK):
+        here = slice(start, start + ROWS_PER_CHUNK)
         x = values[here].astype(np.int64)
         whole = (x * (x - 2 * centre[places[here]])).sum(1) + middle
         squares[here] = np.where(alive[here], whole, 0)
-    most[:] = [min(math.isqrt(BOUND * BOUND // int(square)), MOST) if square else 0 for square in squares]
+    most[:] = [min(math.isqrt(BOUND * BOUND // int(square)), MAX_WEIGHT) if square else 0 for square in squares]
 
 
 def products(places: NDArray[np.int32], values: NDArray[np.int16], whole: Integers) -> Integers:
@@ -103,10 +103,10 @@ def weighted(rows: SparseRows, chosen: Integers, weights: Integers) -> Integers:
     A chunk's sums are below 2^12 2^34, which double precision holds exactly: places of a row differ.
     """
     total = -weights.sum(0)[:, None] * rows.centre
-    for start in range(0, len(chosen), CHUNK):
-        here = chosen[start : start + CHUNK]
+    for start in range(0, len(chosen), ROWS_PER_CHUNK):
+        here = chosen[start : start + ROWS_PER_CHUNK]
         places, x = rows.places[here].ravel(), rows.values[here].astype(np.int64)
-        for o, w in enumerate(weights[start : start + CHUNK].T):
+        for o, w in enumerate(weights[start : start + ROWS_PER_CHUNK].T):
             total[o] += np.bincount(places, (x * w[:, None]).ravel(), rows.columns).astype(np.int64)
     return np.asarray(total)
 
@@ -145,5 +145,5 @@ def _shortened(c: Floats, squares: Integers) -> Floats:
         length = length + column * column
     length = np.sqrt(length)
     most = BOUND / np.sqrt(np.maximum(squares, 1).astype(np.float64)) - 0.5 * np.sqrt(float(c.shape[1]))
-    most = np.minimum(most, float(MOST))
+    most = np.minimum(most, float(MAX_WEIGHT))
     return np.where(length > most, most / np.maximum(length, most), 1.0)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .linear import FINE, LABEL, ROW
-from .protocol import HeldRecords, everywhere
-from .sum_limits import POSITIVE, THETA, between, of_norm
+from .protocol import POSITIVE, THETA, HeldRecords, between, everywhere, of_norm
 from .totals import Drawn, Floats, Integers
 
 

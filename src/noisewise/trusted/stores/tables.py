@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..fast import kernels
-from ..features.features import Codes, Features, Hats, Product, even
-from ..features.scale import Floats, positions, slopes_of
-from ..features.table_columns import cell_type
-from .grid import CHUNK, Store, in_memory, numbers
+from ..features.features import Codes, Features, Floats, Hats, Product, cell_type, even, positions, slopes_of
+from .grid import ROWS_PER_CHUNK, Allocator, in_memory, numbers
 from .linear import NONE
+from .protocol import HeldRecords
 from .sparse import SparseRecords, SparseRows, lay_out_sparse
 from .totals import Drawn, Integers
 
@@ -31,7 +30,7 @@ class Table:
     labels: NDArray[Any]
     classes: int | None
 
-    def rows(self, features: Features, store: Store) -> SparseRows:
+    def rows(self, features: Features, store: Allocator) -> SparseRows:
         """Every record's row of features, from its own cells alone."""
         entries = maker(features)
 
@@ -47,7 +46,7 @@ def maker(features: Features) -> Callable[[NDArray[Any]], tuple[NDArray[Any], Fl
     """What makes the entries of rows of cells, compiled or not: the same bits. Its arrays hold until it is asked again."""
     if not kernels.compiled():
         return lambda cells: features(cells.astype(np.float64))
-    plan, kernel, wide = Plan.of(features), _compiled(), features.entries
+    plan, kernel, wide = KernelPlan.of(features), _compiled(), features.entries
     room: list[NDArray[Any]] = [np.empty((0, wide), np.int64), np.empty((0, wide))]
 
     def made(cells: NDArray[Any]) -> tuple[NDArray[Any], Floats]:
@@ -61,7 +60,7 @@ def maker(features: Features) -> Callable[[NDArray[Any]], tuple[NDArray[Any], Fl
     return made
 
 
-class Plan(NamedTuple):
+class KernelPlan(NamedTuple):
     """Features as plain arrays, for the kernel: scales, sides (hats and codes) that stand on them, blocks made of sides."""
 
     scales: Integers  # a row each: column, where its points begin and end
@@ -73,7 +72,7 @@ class Plan(NamedTuple):
     blocks: Integers  # first side, second or -1, the width of the second, where the block's coordinates begin
 
     @classmethod
-    def of(cls, features: Features) -> Plan:
+    def of(cls, features: Features) -> KernelPlan:
         scales: dict[tuple[int, Any, Any], int] = {}
         sides: dict[Hats | Codes, int] = {}
         blocks = []
@@ -123,7 +122,7 @@ class TableRecords(SparseRecords):
 
     table: Table | None = None
 
-    def prepared(self, features: Features, store: Store = in_memory) -> TableRecords:
+    def prepared(self, features: Features, store: Allocator = in_memory) -> TableRecords:
         """The same records as rows of other features."""
         assert self.table is not None
         return TableRecords(self.table.rows(features, store), self.loss, self.outputs, self.table)
@@ -149,16 +148,45 @@ class TableRecords(SparseRecords):
             options = (column, points, ranks, slopes_of(points, ranks), counts)
             _compiled().count_levels(cells, chosen, drawn.rows is None, *options)
             return
-        for here in self.parts(drawn, CHUNK):
+        for here in self.parts(drawn, ROWS_PER_CHUNK):
             places = positions(cells[here, column].astype(np.float64), points, ranks)
             places = places[~np.isnan(places)] * len(counts)
             counts += np.bincount(np.minimum(places, len(counts) - 1).astype(np.int64), minlength=len(counts))
 
 
-def held_table(cells: NDArray[Any], labels: NDArray[Any], model: Any, store: Store) -> TableRecords:
+def held_table(cells: NDArray[Any], labels: NDArray[Any], model: Any, store: Allocator) -> TableRecords:
     """A table behind exact totals, with an intercept as its only feature so far."""
     plain = numbers(cells)
     own = store(len(plain), plain.shape[1], cell_type(model.columns))
     own[:] = plain
     table = Table(own, numbers(labels).copy(), model.classes)
     return TableRecords(table.rows(even(()), store), model.loss, model.outputs, table)
+
+
+# Columns as they come from a file, before there is a model or a scale: counted, never laid out.
+
+
+class ColumnRecords(HeldRecords):
+    """A way to read the private columns, a piece at a time: matrices with one row per record; called for every question."""
+
+    __slots__ = ("_columns", "_pieces")
+
+    def __init__(self, pieces: Callable[[], Iterable[Floats]], columns: int) -> None:
+        self._pieces, self._columns = pieces, columns
+
+    @property
+    def columns(self) -> int:
+        return self._columns
+
+    def __len__(self) -> int:
+        raise TypeError("columns are read whole, never sampled")
+
+    def counts(self, edges: Floats) -> Integers:
+        """How many values of each column lie between its edges, one row per column."""
+        bins = edges.shape[1] - 1
+        total = np.zeros((self.columns, bins), np.int64)
+        for piece in self._pieces():
+            for j in range(self.columns):
+                places = np.searchsorted(edges[j], piece[:, j], side="right") - 1  # NaN sorts last
+                total[j] += np.bincount(places[(places >= 0) & (places < bins)], minlength=bins)
+        return total

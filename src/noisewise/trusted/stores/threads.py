@@ -9,14 +9,14 @@ from contextvars import copy_context
 from functools import cache
 from typing import TypeVar
 
-MOST = 256  # threads; as many are started as were ever needed at once
+MAX_THREADS = 256  # as many are started as were ever needed at once
 P = TypeVar("P")
 R = TypeVar("R")
 
 
 @cache
 def _crew() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(MOST, thread_name_prefix="noisewise")
+    return ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="noisewise")
 
 
 os.register_at_fork(after_in_child=_crew.cache_clear)  # a child has none of its parent's threads
@@ -26,7 +26,9 @@ def threads() -> int:
     """How many threads a sum may use: as many as ``OMP_NUM_THREADS`` says, as for other libraries, or as there are cores."""
     said = os.environ.get("OMP_NUM_THREADS", "")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(max(int(said[:9]) if said.isdecimal() else cores or 1, 1), MOST)  # int refuses thousands of digits
+    return min(
+        max(int(said[:9]) if said.isdecimal() else cores or 1, 1), MAX_THREADS
+    )  # int refuses thousands of digits
 
 
 def together(share: Callable[[P], R], parts: Sequence[P]) -> list[R]:

@@ -9,8 +9,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from .. import validate
+from ..accountants.common import pair_mu
 from ..accountants.gdp import mu_of
-from ..accountants.pair import pair_mu
 from ..events import ApproximateDP, Mechanism
 from ..facts import Facts
 from ..models import Model
@@ -63,10 +63,10 @@ class PerturbedObjective(Whole):
 
     def noise_std(self, facts: Facts, size: float) -> float:
         """Of the small noise on top of the minimiser."""
-        return terms(self, facts, size).output_std
+        return objective_terms(self, facts, size).output_std
 
     def end(self, model: Model, records: FloatRows, facts: Facts, size: float, stream: Stream) -> Floats:
-        chosen = terms(self, facts, size)
+        chosen = objective_terms(self, facts, size)
         b = stream.noised(np.zeros(facts.dimension), chosen.noise_std)
         objective = Perturbed(model, rows_of(records, facts.row_bound), b, chosen.strong_convexity, self.start)
         exact = objective.minimiser(chosen.gamma, loss_constants(facts)[1])
@@ -90,20 +90,24 @@ OUTPUT_SHARE = 0.01  # of epsilon, for not having solved exactly
 HESSIAN_SHARE = 0.5  # of epsilon at most; Lambda is raised until that is enough
 PRECISION = 1e-5  # the output noise as a share of b's noise / Lambda
 FLOOR = 2.0**-40  # of the terms of a gradient sum: far above what rounding does to it
-FARTHEST_SCORE = 30.0  # that a start may give to a row: beyond, every record is saturated and solving is slow
+MAX_START_SCORE = 30.0  # that a start may give to a row: beyond, every record is saturated and solving is slow
 
 
-def terms(objective: PerturbedObjective, facts: Facts, size: float) -> ObjectiveTerms:
+def objective_terms(objective: PerturbedObjective, facts: Facts, size: float) -> ObjectiveTerms:
     """How a perturbed objective spends its (epsilon, delta), from public facts alone."""
-    return terms_of(objective.event(), facts, size, l2=objective.l2, start=float(np.linalg.norm(objective.start)))
+    return objective_terms_of(
+        objective.event(), facts, size, l2=objective.l2, start=float(np.linalg.norm(objective.start))
+    )
 
 
-def terms_of(whole: ApproximateDP, facts: Facts, size: float, *, l2: float = 0.0, start: float = 0.0) -> ObjectiveTerms:
+def objective_terms_of(
+    whole: ApproximateDP, facts: Facts, size: float, *, l2: float = 0.0, start: float = 0.0
+) -> ObjectiveTerms:
     """The same for the objective with this price; ``start`` is the norm of its start."""
     L, M = loss_constants(facts)
     PerturbedObjective.of_model(facts)
-    if facts.row_bound * start > FARTHEST_SCORE:
-        raise ValueError(f"start gives scores beyond {FARTHEST_SCORE:g}; pass a public start of usual size, e.g. 0")
+    if facts.row_bound * start > MAX_START_SCORE:
+        raise ValueError(f"start gives scores beyond {MAX_START_SCORE:g}; pass a public start of usual size, e.g. 0")
     epsilon, half = whole.epsilon * (1 - 1e-9), whole.delta / 2
     strong = max(l2 * size, M / math.expm1(min(HESSIAN_SHARE * epsilon, 5.0)))
     e_hessian, e_output = math.log1p(M / strong), OUTPUT_SHARE * epsilon

@@ -31,7 +31,7 @@ from .iterations import descent, one_by_one, rows_of
 ROUNDING = 1 + 2.0**-20
 ROUNDED = 2.0**-18  # of the noise: more than rounding can part the ends of two walks by, see `not_lost`
 FINE_NOISE = 2.0**28  # the noise of a walk's end, in units of the grid that its end is put on
-FURTHEST = 1e3  # of an entry of a start: see `not_lost`, which keeps noise far above rounding
+MAX_START_ENTRY = 1e3  # of an entry of a start: see `not_lost`, which keeps noise far above rounding
 
 
 class Whole(WholeRun):
@@ -171,9 +171,9 @@ NoisyWalk = Descent | OnePass
 def plain_fields(what: object, *names: str) -> None:
     """Make the fields plain and in range: a subclass could be priced as one number and multiply as another."""
     start = plain(np.asarray(what.start))  # type: ignore[attr-defined]
-    if start.ndim != 1 or not float(np.abs(start).max(initial=0.0)) <= FURTHEST:
+    if start.ndim != 1 or not float(np.abs(start).max(initial=0.0)) <= MAX_START_ENTRY:
         raise ValueError(
-            f"start is not a finite vector or beyond {FURTHEST:g}; pass a public starting point of usual size"
+            f"start is not a finite vector or beyond {MAX_START_ENTRY:g}; pass a public starting point of usual size"
         )
     object.__setattr__(what, "start", start)
     for name in names:

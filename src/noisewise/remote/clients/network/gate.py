@@ -22,7 +22,7 @@ from ..address import LATE, OTHER, OVER, SAID, STOPPED, VERSION
 from .admission import Door
 from .grid import LinkGrid
 
-LARGEST = 1 << 28  # bytes of one request
+MAX_REQUEST_BYTES = 1 << 28
 BEAT = 10.0  # seconds: after two of them without a sign of a client, Flower takes it for gone
 WAIT, LOOK = 10.0, 0.01  # seconds that a client's request for a question is kept open, and between two looks for one
 
@@ -38,7 +38,7 @@ SERVED = (
 )
 
 
-class Gate:
+class FleetMiddlewares:
     """Middlewares of the Fleet API."""
 
     def __init__(self, door: Door, state: InMemoryLinkState, grid: LinkGrid) -> None:
@@ -57,7 +57,7 @@ class Gate:
         length = request.headers.get("content-length", "")
         if request.headers.get(VERSION) != __version__:
             return _refused(409, OTHER)
-        if not (length.isascii() and length.isdigit()) or int(length) > LARGEST:
+        if not (length.isascii() and length.isdigit()) or int(length) > MAX_REQUEST_BYTES:
             return _refused(413, "too large")
         return await call_next(request)
 

@@ -38,10 +38,10 @@ from flwr.superlink.routers.fleet.router import router
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 
-from ..address import Address
+from ..address import ServerAddress
 from ..flower import silence
 from .admission import Door
-from .gate import Gate
+from .gate import FleetMiddlewares
 from .grid import LinkGrid
 
 FAREWELL = 5.0  # seconds that clients have to hear that the run is over
@@ -70,7 +70,7 @@ class Link:
         state.activate_task(self._task)
         TaskIdentity.run_id, TaskIdentity.task_id, TaskIdentity.node_id = number, self._task, SUPERLINK_NODE_ID
         self._door, self.grid = Door(clients, known), LinkGrid(state, run)
-        self._gate = Gate(self._door, state, self.grid)
+        self._gate = FleetMiddlewares(self._door, state, self.grid)
         self.context = Context(number, SUPERLINK_NODE_ID, {}, RecordDict(), {})
 
     def application(self) -> FastAPI:
@@ -126,7 +126,12 @@ class Link:
 
 @contextmanager
 def listening(
-    link: Link, listen: Address, *, certificate: Path | None, key: Path | None, opened: Callable[[Address], None]
+    link: Link,
+    listen: ServerAddress,
+    *,
+    certificate: Path | None,
+    key: Path | None,
+    opened: Callable[[ServerAddress], None],
 ) -> Iterator[None]:
     """Serve clients at an address while this is open, in a thread; without a certificate, in the clear.
 
@@ -156,7 +161,7 @@ def listening(
         raise OSError(f"cannot serve at {listen}")
     beats.start()
     try:
-        opened(Address(listen.host, here.getsockname()[1]))
+        opened(ServerAddress(listen.host, here.getsockname()[1]))
         yield
         well = True
     finally:
@@ -167,7 +172,7 @@ def listening(
         here.close()
 
 
-def _bound(listen: Address) -> socket.socket:
+def _bound(listen: ServerAddress) -> socket.socket:
     """A socket at the address, before anything else is done."""
     try:
         kind, *_, where = socket.getaddrinfo(*listen, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]

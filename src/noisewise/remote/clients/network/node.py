@@ -33,7 +33,7 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from ...._version import __version__
-from ..address import LATE, OTHER, OVER, SAID, STOPPED, VERSION, Address
+from ..address import LATE, OTHER, OVER, SAID, STOPPED, VERSION, ServerAddress
 from ..flower import silence
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class Ended(Exception):
 class Server:
     """Where the server is, and how it and this client prove who they are; ``patience``: seconds that it may be away."""
 
-    address: Address
+    address: ServerAddress
     insecure: bool
     certificate: Path | None = None
     key: Path | None = None

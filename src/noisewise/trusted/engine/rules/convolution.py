@@ -16,12 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..entries import ROOM, Direct, Entry, Outer, Persons, alive, at_least, by_record
+from ..entries import MAX_GRADIENT_NUMBERS, Direct, Entry, Outer, Persons, alive, at_least, by_record
 from ..tape import Tape, rule
 from ..torch_names import below
 
 DIRECT = 4.0  # gradients of single records may take so many times the room of what they are made of
-LAID = 2**19  # numbers of windows that are laid out at a time
+WINDOW_NUMBERS_AT_ONCE = 2**19  # that are laid out
 CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 Numbers = tuple[int, ...]
 
@@ -65,7 +65,10 @@ class Windowed(Entry):
         """By pairs of positions where that is less work than multiplying out."""
         width, outputs = self.shape[1:].numel(), self.shape[0]
         by_pairs = self.how.groups == 1 and width * outputs > self.terms * (width + outputs)
-        size = max(1, ROOM // (self.terms * max(width, self.terms) if by_pairs else width * outputs * self.each))
+        size = max(
+            1,
+            MAX_GRADIENT_NUMBERS // (self.terms * max(width, self.terms) if by_pairs else width * outputs * self.each),
+        )
         found = []
         for start in range(0, self.batch, size):
             rows = slice(start, min(start + size, self.batch))
@@ -147,7 +150,7 @@ def _by_windows(x: Tensor, b: Tensor, shape: torch.Size, how: Geometry) -> Tenso
     seen = windows(x, shape, out, how, last=last)
     seen = seen if last else seen.permute(0, -1, *range(1 + dims, 1 + 2 * dims), *range(1, 1 + dims))
     given = b.flatten(2).mT  # (batch, positions, outputs)
-    size = max(1, min(len(x), LAID // max(width * out.numel(), 1)))
+    size = max(1, min(len(x), WINDOW_NUMBERS_AT_ONCE // max(width * out.numel(), 1)))
     room, found = x.new_empty(size, *seen.shape[1:]), x.new_empty(len(x), width, shape[0])
     for start in range(0, len(x), size):
         rows = slice(start, min(start + size, len(x)))

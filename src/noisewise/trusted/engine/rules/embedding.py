@@ -9,18 +9,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..books import Tracked
-from ..entries import Rows
+from ..entries import RowSums
 from ..tape import Tape, rule
 from ..torch_names import below, is_batched
 
 
-def _entry(ids: Tensor, b: Tensor, key: Tracked, skipped: int | None, by_count: bool) -> Rows:
+def _entry(ids: Tensor, b: Tensor, key: Tracked, skipped: int | None, by_count: bool) -> RowSums:
     flat, slopes = ids.reshape(len(ids), -1).long(), b.reshape(len(ids), -1, b.shape[-1])
     if skipped is not None:
         slopes = slopes.masked_fill((flat == skipped).unsqueeze(2), 0)
     if by_count:
         slopes = slopes / (flat.unsqueeze(2) == flat.unsqueeze(1)).sum(2, keepdim=True)
-    return Rows(flat, slopes, key.shape)
+    return RowSums(flat, slopes, key.shape)
 
 
 @rule(F.embedding, both=True)
