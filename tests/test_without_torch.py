@@ -165,7 +165,27 @@ assert "torch" not in sys.modules
 
 
 TORCH_BY_NATURE = (  # modules and folders, below the package, of which every module says that it is torch which is missing
-    *("faces.pytorch", "trusted.engine", "trusted.torch_extra", "trusted.models.module", "trusted.models.module_loss"),
+    *(
+        "evidence.audit.deep_leakage",
+        "evidence.audit.shared_sum",
+        "evidence.audit.gan_play",
+        "faces.pytorch",
+    ),
+    *(
+        "learned.evaluate",
+        "learned.meta",
+        "learned.plots",
+        "learned.tasks",
+        "learned.trained",
+        "learned.unroll",
+    ),
+    *(
+        "protect.learned.inside",
+        "protect.learned.parts",
+        "remote.gloo",
+        "trusted.engine",
+        "trusted.models.module",
+    ),
     *(
         "trusted.models.module_loss",
         "trusted.stores.modules",
@@ -175,16 +195,7 @@ TORCH_BY_NATURE = (  # modules and folders, below the package, of which every mo
     *(
         "trusted.stores.perceptron_passes",
         "trusted.stores.perceptron_selftest",
-        "learned.unroll",
-        "learned.evaluate",
-    ),
-    *("learned.meta", "learned.plots", "learned.tasks", "learned.trained", "learned.unroll", "protect.learned.parts"),
-    *(
-        "protect.learned.inside",
-        "remote.gloo",
-        "evidence.audit.deep_leakage",
-        "evidence.audit.gan",
-        "evidence.audit.federation",
+        "trusted.torch_extra",
     ),
 )
 

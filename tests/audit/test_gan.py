@@ -10,17 +10,11 @@ import torch
 
 from noisewise import Budget
 from noisewise.accounts import BudgetExhausted
-from noisewise.evidence.audit.federation import (
-    CLIENT_CLIP,
-    CLIENT_LEVEL,
-    RECORD_LEVEL,
-    SETTINGS,
-    WITHOUT_NOISE,
-    dealt,
-    shared,
-)
-from noisewise.evidence.audit.federation import network as made
-from noisewise.evidence.audit.gan import HeavyBallServer, Hostile, gan, mean_and_error, play
+from noisewise.evidence.audit.federation import CLIENT_CLIP, CLIENT_LEVEL, RECORD_LEVEL, SETTINGS, WITHOUT_NOISE, dealt
+from noisewise.evidence.audit.gan import HeavyBallServer, Hostile, gan, mean_and_error
+from noisewise.evidence.audit.gan_play import play
+from noisewise.evidence.audit.shared_sum import network as made
+from noisewise.evidence.audit.shared_sum import shared
 from noisewise.tables.generated import digits
 from noisewise.trusted.accountants.calibrate import calibrate, epsilon
 from noisewise.trusted.events import Gaussian, Repeated

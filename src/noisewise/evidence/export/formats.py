@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...tables.fit.fitted import Fitted
-from .elsewhere import as_python
-from .plain_model import plain_model
+if TYPE_CHECKING:
+    from ...tables.fit.fitted import Fitted
 
 NAMES = {"json": "model.json", "onnx": "model.onnx", "sklearn": "model.py"}  # how a file is called unless it is said
 ONNX_IS_MISSING = (
@@ -26,18 +25,21 @@ def check_format(to: str) -> None:
         raise ValueError(ONNX_IS_MISSING)
 
 
-# The content of an export, by format.
-
-
 def exported(fitted: Fitted, to: str) -> bytes:
-    """What was fitted, as the content of a file that needs no noisewise: "json", "onnx" or "sklearn"."""
+    """A fitted model as the content of a file that needs no noisewise: "json", "onnx" or "sklearn"."""
     check_format(to)
+    from .plain_model import plain_model
+
     model = plain_model(fitted)
     if to == "onnx":
         from .onnx_file import as_onnx
 
         return as_onnx(model)
-    return as_python(model).encode() if to == "sklearn" else as_json(model)
+    if to == "sklearn":
+        from .python_file import as_python
+
+        return as_python(model).encode()
+    return as_json(model)
 
 
 def as_json(model: Mapping[str, Any]) -> bytes:
