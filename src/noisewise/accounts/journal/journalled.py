@@ -1,4 +1,4 @@
-"""Asking through a journal: a curator whose answers are kept, and the meter of a run that can be taken up."""
+"""A curator whose answers are written to a journal, and the meter of a run that can be resumed."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ WHAT = "training"  # how a purse names runs with a journal, which claim what the
 
 
 class Journalled(CuratorWrapper):
-    """A curator whose answers are written down before they are used, and come from the journal where they are there."""
+    """A curator whose answers are written down before they are used; answers that the journal has come from there."""
 
     def __init__(self, curator: Curator, journal: Journal) -> None:
         super().__init__(curator)
         self.__journal = journal
-        self.__lock = threading.RLock()  # a charge and its answer are two lines: one question at a time
+        self.__lock = threading.RLock()  # one question at a time, because a charge and its answer are two lines
         self.__pass_over_lost()
 
     def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
         asked, plainly, multiplier = rebuilt(question), plain_sampling(sampling), checked_noise(noise)
-        # what is written down is what is charged: plain numbers, once
+        # rebuilt once, so that what is written down is what is charged
         event = sampled(plainly, asked.event(multiplier))
         return self.__answer(
             asked.name, event, asked, lambda: self._asked.ask(asked, noise=multiplier, sampling=plainly)
@@ -62,14 +62,14 @@ class Journalled(CuratorWrapper):
         self.__answer(Count.name, Gaussian(noise_multiplier), None, bought)
 
     def __answer(self, name: str, event: Event, asked: Any, ask: Callable[[], Answer]) -> Answer:
-        """From the journal, or asked now; ``asked`` is None for the size."""
+        """The answer from the journal, or a new one; ``asked`` is None for the size."""
         with self.__lock:
             return self.__again(name, event, asked) if self.__journal.past else self.__anew(name, event, ask)
 
     def __anew(self, name: str, event: Event, ask: Callable[[], Answer]) -> Answer:
         before, after = self.meter.spent_fraction, self.meter.share_after(event)
         if after > 1:
-            return ask()  # which refuses, by the meter's own words, as it did before a run was finished
+            return ask()  # the meter refuses, as it did when the run was finished
         if self.__journal.finished:
             raise RuntimeError("the run in this checkpoint is finished and asks no more; pass another folder")
         self.__journal.charged(name, event, before, after)
@@ -83,7 +83,7 @@ class Journalled(CuratorWrapper):
         return answer
 
     def __again(self, name: str, event: Event, asked: Any) -> Answer:
-        kept = self.__journal.past[0]  # it stays there until it is charged for, whoever goes on after a refusal
+        kept = self.__journal.past[0]  # it stays there until it is charged, also if that is refused
         same = isinstance(kept, KeptAnswer) and (kept.question, kept.event) == (name, event)
         if not isinstance(kept, KeptAnswer) or not same or kept.answer is None or kept.line is None:
             raise ValueError("the checkpoint's answers are to other questions than this run asks; pass another folder")
@@ -94,7 +94,7 @@ class Journalled(CuratorWrapper):
         return kept.answer
 
     def __pass_over_lost(self) -> None:
-        """Charge, in the meter of this process, for what was charged and never answered, and for what was given up."""
+        """Charge the meter of this process for events that were never answered, and for what was given up."""
         past = self.__journal.past
         while past:
             first = past[0]
@@ -110,7 +110,7 @@ class Journalled(CuratorWrapper):
 
 @contextmanager
 def paid(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal) -> Iterator[Meter]:
-    """The meter of a run with a journal, settled when the run is whole; one that was stopped can be taken up."""
+    """The meter of a run with a journal, settled when the run is complete; a stopped run can be resumed."""
     own = _part(source, terms, budget, journal)
     if own is None:
         yield open_meter(budget, terms)
@@ -119,15 +119,15 @@ def paid(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal
 
 
 def _claiming(part: PurseShare, journal: Journal) -> Iterator[Meter]:
-    """A part that is claimed block by block, given back where nothing was drawn, and settled when the run is whole."""
+    """A share that is claimed block by block, given back if nothing was drawn, and settled when the run is complete."""
     journal.paid_by(part)
     try:
         yield part.meter
     except Claimed:
-        raise  # another process goes on: what this one knows is not how it stands
+        raise  # another process has taken up the run, and settles it
     except BaseException:
         given_back = False
-        with suppress(OSError, ValueError, RuntimeError):  # it stays reserved, then
+        with suppress(OSError, ValueError, RuntimeError):  # otherwise it stays reserved
             given_back = journal.give_back()
         if not given_back:
             journal.stopped(used(part.meter))
@@ -136,7 +136,7 @@ def _claiming(part: PurseShare, journal: Journal) -> Iterator[Meter]:
 
 
 def used(meter: Meter | MeterView) -> float:
-    """The share of a meter that is used, rounded up."""
+    """The used share of a meter, rounded up."""
     return min(math.nextafter(meter.spent_fraction, 2.0), 1.0)
 
 

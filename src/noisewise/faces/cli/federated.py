@@ -1,5 +1,5 @@
-"""``noisewise train CLIENTS/ --federated``: records that lie with clients, a file each, in Flower's simulation; and what
-``noisewise federated server`` has in common with it.
+"""``noisewise train CLIENTS/ --federated``: training on clients in Flower's simulation, each with a file of its own; and what
+``noisewise federated server`` shares with it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from ...tables.fit.fit import Fit
     from ...tables.fit.fitted import Fitted
 
-NetworkFit = Callable[[int], Callable[..., "Fitted"]]  # for so many clients: what fits a model on them
+NetworkFit = Callable[[int], Callable[..., "Fitted"]]  # of a number of clients: fits a model on that many
 
 
 def federated_of(
     federated: bool, unit: str | None, local_steps: int | None, local_rate: float | None, availability: str | None,
     wait: float | None = None,
 ) -> Federated | None:  # fmt: skip
-    """How clients are asked; None where there are none. What does not go together is refused."""
+    """How clients are asked; None without --federated. Options that do not go together are refused."""
     given = {"--unit": unit, "--local-steps": local_steps, "--local-rate": local_rate, "--availability": availability}
     if not federated:
         if named := [name for name, value in given.items() if value is not None]:
@@ -42,7 +42,7 @@ def federated_of(
 
 
 def names_shown(asked: TrainingOptions) -> list[str]:
-    """Names of the files that a run shows; where a client is protected, not those of clients, nor how many they are."""
+    """File names for the run folder. Where a client is protected, names of client files and their number are left out."""
     names = [place.absolute().name for place in asked.data]
     if asked.federated is None or asked.federated.unit != "client":
         return names
@@ -50,7 +50,7 @@ def names_shown(asked: TrainingOptions) -> list[str]:
 
 
 def refuse_with_clients(asked: TrainingOptions, *, tuning: bool, several: bool) -> None:
-    """Refuse what needs rows in one place, or one process, and training without Flower."""
+    """Refuse options that need all rows in one place or process, and training without Flower."""
     if asked.federated is None:
         return
     if several:
@@ -71,7 +71,7 @@ def refuse_with_clients(asked: TrainingOptions, *, tuning: bool, several: bool) 
 
 
 def refuse_without(network: NetworkFit | None, asked: TrainingOptions, out: Path) -> None:
-    """Refuse to go on with a run of clients without the network that they are asked over, or over one that it had not."""
+    """Refuse to resume a run on clients without its network, or another run over a network."""
     if asked.clients is not None and network is None:
         raise ValueError(
             f"{out}: its clients are asked over a network; go on with noisewise federated server --resume {out}"
@@ -84,7 +84,7 @@ def fitted_on_clients(
     fit: Fit, asked: TrainingOptions, written: Dialect, report: Callable[..., None], how: dict[str, Any],
     over: Callable[..., Fitted] | None,
 ) -> Fitted:  # fmt: skip
-    """What was fitted on clients of Flower's simulation, one for each file, or of a network (``over``)."""
+    """A model fitted on clients: those of a network (``over``), or of Flower's simulation with one client per file."""
     from ...remote.clients.fit import ready_clients
     from ...remote.clients.flower import simulated
     from ...remote.clients.server import Crowd

@@ -30,12 +30,12 @@ HELP_ORDER = tuple(FIRST.split())
 
 
 class Commands(TyperGroup):
-    """Our own commands, then those of other packages, which cannot take the name of one of ours."""
+    """Our own commands and those of other packages, which cannot take the name of one of ours."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         try:
             outside = {point.name for point in _points()}
-        except ValueError:  # it is said when such a command is called
+        except ValueError:  # reported when such a command is called
             outside = set()
         names = [*self.commands, *sorted((outside | set(ELSEWHERE)) - set(self.commands))]
         return sorted(names, key=lambda name: HELP_ORDER.index(name) if name in HELP_ORDER else len(HELP_ORDER))
@@ -51,7 +51,7 @@ class Commands(TyperGroup):
 
 
 class Outside(TyperCommand):
-    """Stands for a command in the list of commands; parsing its arguments imports it."""
+    """A command of another package, which is imported when its arguments are parsed."""
 
     def __init__(self, name: str, points: list[metadata.EntryPoint], problem: ValueError | None = None) -> None:
         super().__init__(name, help=escape(str(problem)) if problem else _summary(name, points))
@@ -71,7 +71,7 @@ def _points() -> list[metadata.EntryPoint]:
 
 
 def _summary(name: str, points: list[metadata.EntryPoint]) -> str:
-    """What the package says of itself: the help of the command would have to be imported."""
+    """The summary of the package: showing the help of the command would import it."""
     if not points:
         return f"Needs the package {ELSEWHERE[name][0]}, which is not installed."
     try:
@@ -193,19 +193,19 @@ DOES_NOT_FIT = 3  # exit code: an account has too little left
 
 
 def say(message: str) -> None:
-    """One line on standard error. What looks like a password in a URL is not shown, whoever put it there."""
+    """One line on standard error. Anything that looks like a password in a URL is hidden."""
     shown = PASSWORD.sub(lambda found: f"{found[2]}***" if found[2] else f"{found[1]}:***@", message)
     errors.print(f"noisewise: {shown}", highlight=False, markup=False, soft_wrap=True)
 
 
 def fail(message: str, code: int = 2) -> int:
-    """One clear line on standard error; the exit code of bad input, or another."""
+    """One line on standard error; returns the exit code, by default that of bad input."""
     say(message)
     return code
 
 
 def main() -> None:
-    """Entry point: bad input is one line and exit code 2, what an account has too little for 3, Ctrl-C 130."""
+    """Entry point. Bad input is one line and exit code 2; too little left in an account is 3, Ctrl-C 130."""
     here: Any = nullcontext(True)
     if "WORLD_SIZE" in os.environ:  # torchrun may have started this
         from .processes import torchrun_ranks
@@ -216,13 +216,15 @@ def main() -> None:
         with here as first:
             if first:
                 code = app(standalone_mode=False)
-    except BrokenPipeError:  # the reader of a pipe has seen enough
+    except BrokenPipeError:  # the reader of the pipe is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except (ValueError, OSError) as error:
         raise SystemExit(fail(str(error))) from None
     except ImportError as error:
-        if error.name is not None:  # Python's own, which is a bug; what says which extra to install names no module
+        if (
+            error.name is not None
+        ):  # an import that failed is a bug; a message about an extra to install has no module name
             raise
         raise SystemExit(fail(str(error))) from None
     except (KeyboardInterrupt, typer.Abort):
@@ -233,7 +235,7 @@ def main() -> None:
 
 
 def _usage(error: Exception) -> int:
-    """A wrong option or argument in one line; anything else is a bug and is shown as one."""
+    """A wrong option or argument as one line; anything else is a bug and is raised."""
     if not hasattr(error, "format_message"):
         from ...trusted.counts import BudgetExhausted
 

@@ -1,4 +1,4 @@
-"""What ``noisewise train`` is asked for: the options as plain data that can be asked again, and the fit they stand for."""
+"""The options of ``noisewise train`` as plain data, so that a run can be resumed; the fit that they ask for, and a dry run of it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NUMBERS = ("bounds_epsilon", "protector_share", "max_grad_norm")
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """The options of one training, apart from where it is written and how it is shown."""
+    """The options of one training, apart from where the run is written and how it is shown."""
 
     data: tuple[Place, ...]
     epsilon: float
@@ -55,9 +55,9 @@ class TrainingOptions:
     ray_workers: int | None = None
     ray_address: str | None = None
     federated: Federated | None = None
-    clients: int | None = None  # that are asked over a network, instead of files
+    clients: int | None = None  # over a network, instead of files
     isolation: str = "sandbox"
-    seed: int | None = None  # of a simulation, which nobody goes on with: it is not written down
+    seed: int | None = None  # of a simulation, which is never resumed, so it is not written down
 
     @property
     def budget(self) -> Budget:
@@ -67,7 +67,7 @@ class TrainingOptions:
 
     @cached_property
     def chosen(self) -> str | Method:
-        """The method; a protector is one of l2p."""
+        """The method, as a name or, where a protector is named, as an object: protectors belong to l2p."""
         if self.protector is None and self.protector_share is None:
             return self.method or AUTO
         if self.method not in (None, "l2p"):
@@ -86,7 +86,7 @@ class TrainingOptions:
 
     @property
     def layers(self) -> str | tuple[int, ...]:
-        """The model, sizes of hidden layers as numbers."""
+        """The model: a name, or the sizes of its hidden layers."""
         if self.model in ("auto", "linear", "mlp"):
             return self.model
         try:
@@ -98,13 +98,13 @@ class TrainingOptions:
         return sizes
 
     def check(self) -> None:
-        """Refuse a method, a protector or a model that there is not."""
+        """Refuse an unknown method, protector or model."""
         from ...tables.fit.build import method_for
 
         method_for(self.chosen, self.layers, None, isolation=self.isolation)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data that means the same in another folder: paths are absolute, addresses whole (none has credentials)."""
+        """Plain data that means the same in any folder: paths are absolute, addresses complete (no address has credentials)."""
         plain = {name: getattr(self, name) for name in _names()}
         for name in PATHS:
             plain[name] = None if plain[name] is None else str(plain[name].absolute())
@@ -117,7 +117,7 @@ class TrainingOptions:
 
     @classmethod
     def from_dict(cls, plain: Any) -> TrainingOptions:
-        """What :meth:`to_dict` wrote; ValueError for anything else."""
+        """The inverse of :meth:`to_dict`; ValueError for anything else."""
         if not isinstance(plain, Mapping) or set(plain) != set(_names()):
             raise ValueError("other options than a training has")
         for name, value in plain.items():
@@ -136,7 +136,7 @@ class TrainingOptions:
 
     @property
     def declarations(self) -> list[Place]:
-        """Files that are public and say how records are read and trained on; their content is part of what was asked."""
+        """Public files that say how records are read and trained on; a resumed run needs them unchanged."""
         from ...tables.files import find_files
 
         named = [path for path in (self.schema, self.protector and Path(self.protector)) if path and path.is_file()]
@@ -144,14 +144,14 @@ class TrainingOptions:
 
 
 def places(texts: Iterable[str]) -> tuple[Place, ...]:
-    """Files, folders and addresses as they are given to a command."""
+    """Files, folders and addresses from the arguments of a command."""
     from ...tables.addresses import place_of
 
     return tuple(map(place_of, texts))
 
 
 def _plain(name: str, value: Any) -> bool:
-    """Whether an option is of the kind that it should be."""
+    """Whether a value has the type of its option."""
     if name in LISTS:
         return isinstance(value, list) and all(type(one) is str for one in value)
     if name in (*PATHS, *WORDS):
@@ -169,12 +169,12 @@ def _plain(name: str, value: Any) -> bool:
 
 
 def _names() -> list[str]:
-    """Names of the options that are written down."""
+    """The options that :meth:`TrainingOptions.to_dict` writes."""
     return [field.name for field in fields(TrainingOptions) if field.name != "seed"]
 
 
 def planned(asked: TrainingOptions, resolved: Resolved) -> Fit:
-    """The fit that was asked for, with imagined bounds where they are still to be bought."""
+    """The requested fit, with imagined bounds where bounds are still to be bought."""
     fit = fit_for(asked, resolved, resolved.imagined)
     if resolved.purchase is None:
         return fit
@@ -183,7 +183,7 @@ def planned(asked: TrainingOptions, resolved: Resolved) -> Fit:
 
 
 def fit_for(asked: TrainingOptions, resolved: Resolved, schema: Schema) -> Fit:
-    """The fit that was asked for, by a complete ``schema``."""
+    """The requested fit for a complete ``schema``."""
     from ...tables.fit.build import fit_of_files
 
     fit = fit_of_files(
@@ -209,7 +209,7 @@ def of_classes(schema: Schema) -> bool:
 
 
 def loss_of(asked: TrainingOptions, schema: Schema) -> str:
-    """The loss that was asked for, or the usual one of the target."""
+    """The requested loss, or the default for the target."""
     from ...trusted.losses import USUAL
 
     if of_classes(schema):
@@ -236,7 +236,7 @@ def for_numbers(loss: str | None) -> bool:
 
 
 def show_plan(asked: TrainingOptions, resolved: Resolved, out: Path, json_output: bool) -> None:
-    """What a run would do, from names and declarations alone."""
+    """Show what a run would do, from names and declarations alone."""
     from ...accounts.concerns import concerns
     from ...tables.fit.auto import choice_for, why
     from ...tables.rows import columns_of

@@ -149,7 +149,7 @@ def train(
 
 
 def go_on(out: Path, ledger: str | None, json_output: bool, network: NetworkFit | None = None) -> None:
-    """Go on with a run that was stopped; ``network``: over which its clients are asked, where it had one."""
+    """Resume a stopped run; ``network`` reaches its clients, where records lie with clients."""
     if is_whole(out):
         say(f"{out} is whole: nothing was left to do")
         return
@@ -249,7 +249,7 @@ def _bought(
     tuning: TuningOptions | None,
     report: Callable[..., None],
 ) -> Resolved:
-    """With the bounds that there are to buy, written down before anything is made of them."""
+    """``resolved`` with its missing bounds bought, and recorded before they are used."""
     records = resolved.look(partial(report, "checking the files"))
     fit = planned(asked, resolved)
     fit.check(public=public, records=records)
@@ -261,7 +261,7 @@ def _bought(
 
 
 def _assumed(resolved: Resolved) -> list[str]:
-    """What a user may not have noticed: taken for public, or shown by public rows."""
+    """Warnings: what is assumed public, and doubts that public rows raise."""
     from ...tables.resolve import FROM_LABELS
 
     if resolved.classes != FROM_LABELS:
@@ -274,7 +274,7 @@ def _assumed(resolved: Resolved) -> list[str]:
 
 
 def _own(caught: list[python_warnings.WarningMessage]) -> list[str]:
-    """noisewise's own warnings, which are about public facts; those of libraries may be about private values."""
+    """Warnings of noisewise itself, which are about public facts; those of libraries may be about private values."""
     own = [warning for warning in caught if warning.category.__module__.startswith("noisewise.")]
     return list(dict.fromkeys(str(warning.message) for warning in own))
 
@@ -283,7 +283,7 @@ def _fit(
     asked: TrainingOptions, resolved: Resolved, separator: Dialect, cache: Path | None, report: Callable[..., None],
     kept: KeptRun, tuning: TuningOptions | None, over: Callable[..., Fitted] | None,
 ) -> tuple[Fitted, str]:  # fmt: skip
-    """What was fitted, and in words how its settings were found, if they were searched."""
+    """The fitted model and, after a search, how its settings were found, in words."""
     from ...tables.fit.build import ready_files
 
     data = [*asked.data]
@@ -305,7 +305,7 @@ def _fit(
 
 
 def _stepped(report: Callable[..., None], step: int, steps: int | None, spent: float) -> None:
-    """The bar of the training is made of public facts."""
+    """Move the bar of the training, which shows public facts only."""
     report("training", spent if steps is None else step / steps, news=f"{spent:.0%} of the budget spent")
 
 
@@ -334,7 +334,7 @@ def _show(fitted: Fitted, out: Path, warnings: list[str], json_output: bool) -> 
 
 
 def _in_short(statement: Statement) -> str:
-    """The lines that everybody should read; all of them are in statement.txt."""
+    """The lines of a statement that everybody should read; statement.txt has all of them."""
     first = (
         "(",
         "NOT PRIVATE",
@@ -360,9 +360,9 @@ def _disjoint(data: list[Place], public: list[Place]) -> None:
 
 
 def _room(asked: TrainingOptions, out: Path) -> Path | None:
-    """Where large files are decoded to: beside the run, where there should be room; small ones stay in memory.
+    """The folder for rows of large files: beside the run, where there should be room; None keeps rows in memory.
 
-    Workers keep theirs in their own memory unless told otherwise.
+    Workers keep their rows in memory unless --cache is given.
     """
     from ...tables.addresses import size_of
     from ...tables.files import find_files

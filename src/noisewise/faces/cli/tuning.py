@@ -35,7 +35,7 @@ class TuningOptions:
 
 
 def tuning_of(how: str | None, candidates: Path | None, jobs: int, size: int | None) -> TuningOptions | None:
-    """What the options ask for; None for no search."""
+    """The search that the options ask for; None for no search."""
     from ...tune.candidates import read_candidates
 
     if how is None:
@@ -69,7 +69,7 @@ def searched(
     purse: Purse | Account,
     report: Callable[..., None],
 ) -> tuple[Fitted, str]:
-    """What the winner became, and in words how it was found."""
+    """The fitted winner of the search, and how it was found, in words."""
     from ..sklearn.search import PrivateSearchCV
 
     search = PrivateSearchCV(estimator, tuning.candidates, how=tuning.how, jobs=tuning.jobs, size=tuning.size)
