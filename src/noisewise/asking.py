@@ -56,7 +56,7 @@ def array(value: Any) -> Any:
 
 
 def entries(value: Any) -> np.ndarray[Any, Any]:
-    """A copy of a tensor's entries. Nothing of a stranger's runs: no subclass, method of its own or mode of torch."""
+    """A copy of a tensor's entries. No code of the caller runs: no subclass, overridden method or mode of torch."""
     torch = sys.modules["torch"]
     kind, refusal = torch.Tensor, TypeError("pass a plain, real torch.Tensor, not a subclass")
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
@@ -79,7 +79,7 @@ def in_kind(like: object, value: Any) -> Any:
 
 
 class GradientOptions(TypedDict, total=False):
-    """What a gradient may be asked with: see :class:`~noisewise.trusted.questions.gradient.Gradient`."""
+    """Options of a gradient: see :class:`~noisewise.trusted.questions.gradient.Gradient`."""
 
     scale: Any
     basis: Any
@@ -88,7 +88,7 @@ class GradientOptions(TypedDict, total=False):
 
 
 class Asking(ABC):
-    """Whoever answers questions. Each answer draws its own batch and is charged before it is computed."""
+    """Answers questions. Each answer draws its own batch and is charged before it is computed."""
 
     __slots__ = ()
 
@@ -119,14 +119,14 @@ class Asking(ABC):
         sampling: Sampling = FULL,
         shares: Sequence[float] | None = None,
     ) -> Answer:
-        """The same with a clip norm for each layer: :class:`~noisewise.trusted.questions.layered_gradient.LayeredGradient`."""
+        """The gradient with a clip norm for each layer: :class:`~noisewise.trusted.questions.layered_gradient.LayeredGradient`."""
         asked = LayeredGradient.of(array(theta), clips, shares)
         return _as(theta, self.ask(asked, noise=noise_multiplier, sampling=sampling))
 
     def gradient_norm(
         self, theta: Any, *, clip: float, noise_multiplier: float, sampling: Sampling = FULL, squared: bool = False
     ) -> Answer:
-        """Its norm, or the square: :class:`~noisewise.trusted.questions.gradient_norm.GradientNorm`."""
+        """The norm of the gradient, or its square: :class:`~noisewise.trusted.questions.gradient_norm.GradientNorm`."""
         question = GradientNorm(plain(array(theta)), plain(clip), bool(squared))
         return _as(theta, self.ask(question, noise=noise_multiplier, sampling=sampling))
 
@@ -184,7 +184,7 @@ class CuratorWrapper(Asking):
 
 
 def _as(theta: Any, answer: Answer) -> Answer:
-    """The answer in the kind of array that it was asked with."""
+    """The answer in the array type of ``theta``."""
     value = in_kind(theta, answer.value)
     return answer if value is answer.value else answer._replace(value=value)
 

@@ -59,7 +59,7 @@ class TapeEntry(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordedAnswers:
-    """Everything a run was answered, in order, and what was public when it began."""
+    """All answers of a run, in order, and what was public when it began."""
 
     model: Model
     start: Array
@@ -89,7 +89,7 @@ class Trained:
 
 
 class Recording(CuratorWrapper):
-    """A curator that also keeps what it released; whoever asks it notices nothing.
+    """A curator that also keeps the answers that it released.
 
     ``most``: how many numbers are kept; a run that releases more has no tape.
     """
@@ -140,23 +140,23 @@ class Recording(CuratorWrapper):
         return answer
 
     def tape(self, model: Model, start: Array) -> RecordedAnswers | None:
-        """What was kept, or None when it was too much."""
+        """The kept answers, or None if there were too many."""
         if self._kept > self._most:
             return None
         return RecordedAnswers(deepcopy(model), start, self._facts, self._spent, tuple(self._entries))
 
 
 def kind_of(question: Any) -> str:
-    """How a tape names a question: all statistics are alike to a replay."""
+    """The name of a question on a tape; a replay treats all statistics alike."""
     return question.name if question.name in ("gradient", "gradient_norm", "choose") else "statistic"
 
 
 StepProgress = Callable[[int, int | None, float], None]
-AT_ONCE = "training in one go"  # how a purse names runs without a journal, whose part is never taken up
+AT_ONCE = "training in one go"  # the name in a purse of a run without a journal, which is never resumed
 
 
 class NothingLeft(ValueError):
-    """A run that was stopped has lost what it cannot do without, and cannot pay for it again."""
+    """A stopped run lost an answer that it needs, and its budget has no room to buy it again."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -213,7 +213,7 @@ def train(
     if start.shape != (model.dimension,):
         raise ValueError(f"theta has shape {start.shape}; pass a flat vector of {model.dimension}")
     if not private_run:
-        # made anew: an object of this type may have been given a step of its own
+        # made anew, because this object may have been given a step of its own
         method = NonPrivate(**{field.name: getattr(method, field.name) for field in fields(NonPrivate)})
         handed_over = PublicCurator(*_with_labels(records, model), model=model, seed=seed)
         state = method.step(method.init(start, facts, None), None, handed_over)
@@ -290,13 +290,13 @@ def _private_run(
 
 
 def _with_labels(records: Records, model: Model) -> tuple[Any, Any]:
-    """Rows that have a label, for who is handed the records."""
+    """Rows with a label, for the method without privacy, which is handed the records."""
     there = counted_of(model, records.X, records.y)
     return (records.X, records.y) if there is None else (records.X[there], records.y[there])
 
 
 def refuse_every_rank(source: Purse | Account | None) -> None:
-    """Refuse a run that each of several processes would make for itself, with a budget that none of the others sees."""
+    """Refuse a run that each process of torchrun would make for itself, with a budget that the others do not see."""
     if started_by_torchrun() and (source is None or not source.durable):
         raise RuntimeError(
             "this is one of several processes that torchrun started, and each would spend the whole budget; train on files "
@@ -305,7 +305,7 @@ def refuse_every_rank(source: Purse | Account | None) -> None:
 
 
 def refuse_batches(method: Method, terms: Terms, unit: Unit) -> None:
-    """Refuse, before anything is reserved, a method that says it will ask batches of rows where a person has several.
+    """Refuse, before anything is reserved, a method that declares batches of rows where a person has several rows.
 
     A method that does not say so is refused by the curator when it asks.
     """
@@ -327,7 +327,7 @@ def _plain(theta: Any, model: Model) -> NDArray[Any]:
 
 
 def _own(made: Learned | None) -> Learned | None:
-    """A protector as a copy of the library's own, with papers of plain data."""
+    """A copy of a protector that is made of plain data alone."""
     if made is None:
         return None
     if type(made) is not Learned:
@@ -346,7 +346,7 @@ def _shares(shares: Any, width: int) -> NDArray[Any] | None:
 def follow(
     method: Method, state: Any, private: Curator, public: PublicCurator | None, progress: StepProgress | None = None
 ) -> tuple[Any, int]:
-    """Ask until the method is done or the budget is; the last state and the number of steps."""
+    """Ask until the method is done or the budget is exhausted; returns the last state and the number of steps."""
     steps = 0
     try:
         while not method.done(state):

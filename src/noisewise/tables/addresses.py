@@ -1,4 +1,4 @@
-"""Files in object storage: what pyarrow's file systems reach by an address such as ``s3://bucket/folder``.
+"""Which files a path, a folder, a glob or an address names; files in object storage, such as ``s3://bucket/folder``, through pyarrow.
 
 An :class:`Address` stands where a path does. Credentials are the file systems' own business (environment variables, roles of a
 machine): an address that carries any is refused, no word of a file system is passed on, and what is shown leaves the query out.
@@ -78,7 +78,7 @@ class Address:
 
     @property
     def name(self) -> str:
-        """The last part of it, as a path has it."""
+        """The last part of the address, like the name of a path."""
         return self.shown.rpartition("/")[2]
 
     @property
@@ -87,17 +87,17 @@ class Address:
         return PurePosixPath(self.name).suffix
 
     def absolute(self) -> Address:
-        """An address means the same everywhere."""
+        """The address itself, which means the same in any folder."""
         return self
 
     def open(self, mode: Literal["rb"] = "rb") -> Any:
-        """A file of pyarrow that reads at any place."""
+        """Open as a seekable file of pyarrow."""
         with self._reaching():
             system, path = self._place()
             return system.open_input_file(path)
 
     def read_bytes(self) -> bytes:
-        """All that is in it."""
+        """The whole content."""
         with self._reaching(), self.open() as stream:
             return bytes(stream.read())
 
@@ -107,7 +107,7 @@ class Address:
         return int(self._info().size or 0)
 
     def pin(self) -> Pin:
-        """The version that is there now, by the tag that the storage has for it; else by the time of change."""
+        """The present version: its tag in the storage, or else its time of change."""
         with self._reaching(), self.open() as stream:
             size, said = int(stream.size()), stream.metadata() or {}
         told = {str(key).lower(): value for key, value in said.items()}
@@ -158,7 +158,7 @@ class Address:
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
-        """What goes wrong with the storage is one line of ours."""
+        """Turn errors of the storage into one line of our own."""
         import pyarrow as pa
 
         try:
@@ -203,7 +203,7 @@ def place_of(given: Any) -> Place:
 
 
 def _carries_secrets(parts: SplitResult) -> bool:
-    """Whether there may be a key in it: what is not known to be harmless counts as one."""
+    """Whether the text may hold a key: anything not known to be harmless counts as one."""
     user, at, host = unquote(parts.netloc).rpartition("@")
     if ":" in user or (at and user != "anonymous" and parts.scheme not in USERS):
         return True
@@ -235,7 +235,7 @@ def with_patience(uri: str) -> str:
 
 
 def identity(place: Place) -> Path | str:
-    """What two names of one file have in common."""
+    """The same value for any two names of one file."""
     if isinstance(place, Path):
         return place.resolve()
     kind, _, path = place.shown.replace("gcs://", "gs://").partition("://")
@@ -243,12 +243,12 @@ def identity(place: Place) -> Path | str:
 
 
 def size_of(place: Place) -> int:
-    """Bytes of a file."""
+    """The size of a file in bytes."""
     return place.stat().st_size if isinstance(place, Path) else place.size
 
 
 def pin_of(place: Place) -> Pin:
-    """The version of a file that is there now."""
+    """The present version of a file."""
     if isinstance(place, Address):
         return place.pin()
     try:
@@ -270,7 +270,7 @@ def readable(place: Place) -> Iterator[Any]:
 
 @contextmanager
 def steady(place: Place) -> Iterator[None]:
-    """Refuse a file that is replaced while it is read from a storage, part by part; an open file of a disk stays what it is."""
+    """Refuse a file in a storage that is replaced while it is read in parts; an open local file cannot be."""
     if isinstance(place, Path):
         yield
         return
@@ -286,7 +286,7 @@ def steady(place: Place) -> Iterator[None]:
 
 
 def refused(place: Place, error: BaseException, otherwise: str) -> Refusal:
-    """What to say of an error: ``otherwise``, unless it is the storage's and not the file's. Its own words may hold keys."""
+    """The refusal for an error: ``otherwise``, or a line of ours about the storage, whose own messages may hold keys."""
     if isinstance(place, Path) or not isinstance(error, OSError):  # of what is in a file Arrow says ArrowInvalid
         return Refusal(otherwise)
     told = re.sub("'[^']*'", "''", str(error))  # without names
@@ -300,7 +300,7 @@ TABLES = (".csv", ".tsv", ".parquet", ".pq")
 
 
 def find_files(paths: Paths) -> list[Place]:
-    """The files that a path, a folder, a glob, an address or a list of these names; none twice."""
+    """The files named by a path, a folder, a glob, an address or a list of these; a file that is named twice is refused."""
     several = [paths] if isinstance(paths, str | Path | Address) else list(paths)
     if not several:
         raise Refusal("no file is named; pass a CSV or Parquet file, a folder or a glob")

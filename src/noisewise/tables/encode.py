@@ -1,4 +1,4 @@
-"""From declared columns to numbers: numbers as they are, categories as one column of zeros and ones each.
+"""From cells to numbers by declared columns: numbers as they are, categories as one column of zeros and ones each.
 
 Everything an encoder knows is in the schema. Cells that the schema does not foresee are refused at the data holder's
 desk, before a curator exists, in a line that names the column and never the value.
@@ -46,7 +46,7 @@ POINTED = r"^\s*[+-]?([0-9][0-9.]*\.[0-9.]*|\.[0-9]+)([,eE][0-9+-]*)?\s*$"
 
 
 def cells_of(data: Any, place: int, column: Column) -> pa.Array:
-    """A column as an Arrow array of numbers, texts or booleans, or of dates and times where a unit makes numbers of them."""
+    """A column as an Arrow array of numbers, texts or booleans, or of dates and times where the schema declares a unit."""
     name = column.name
     if isinstance(data, pa.RecordBatch):
         cells = _plain(data.column(place))
@@ -54,7 +54,7 @@ def cells_of(data: Any, place: int, column: Column) -> pa.Array:
             cells = with_points(cells, column)
     else:
         series = data.iloc[:, place]
-        if series.dtype == object:  # cells of any type: what Arrow makes of one may depend on the others
+        if series.dtype == object:  # cells of any type, where Arrow's reading of one may depend on the others
             absent = series.isna()
             for cell in {type(cell): cell for cell, gone in zip(series, absent, strict=True) if not gone}.values():
                 _refuse_odd(cell, column)
@@ -71,7 +71,7 @@ def cells_of(data: Any, place: int, column: Column) -> pa.Array:
 
 
 def with_points(cells: pa.Array, column: Column | None = None) -> pa.Array:
-    """Texts in which a number with a decimal comma has a point; in a number column one with a point is refused.
+    """Texts with decimal commas written as points; in a number column a number with a point is refused.
 
     Each cell by itself: 1,5 is 1.5, and any other text stays. What 1.234 means where commas are decimals nobody can tell.
     """
@@ -89,7 +89,7 @@ def _plain(cells: pa.Array) -> pa.Array:
 
 
 def _refuse_odd(cell: Any, column: Column) -> None:
-    """Dates without a unit, lists and other things that are neither number nor text."""
+    """Refuse a cell that is neither number nor text, such as a list, or a date without a declared unit."""
     try:
         trouble = unusable(pa.scalar(cell).type, dated=bool(column.unit))
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -228,7 +228,7 @@ class Encoder:
             )
 
     def __call__(self, data: pa.RecordBatch | pd.DataFrame, *, predict: bool = False) -> Floats:
-        """The matrix of features; the target may be there or not."""
+        """The matrix of features; the data may have the target or not."""
         names = _columns_of(data)
         self.check(names, predict=predict, target=False)
         with our_words(NOT_ENCODED.format("the rows")):
@@ -270,12 +270,12 @@ class Encoder:
         return np.where(codes == MISSING, NO_CODE, self._sorted_positions[codes])
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data: the schema."""
+        """Plain data: the schema."""
         return self.schema.to_dict()
 
     @classmethod
     def from_dict(cls, data: Any) -> Encoder:
-        """The encoder that ``to_dict`` wrote down."""
+        """The inverse of :meth:`to_dict`."""
         return cls(Schema.from_dict(data))
 
     @cached_property
@@ -297,7 +297,7 @@ class Encoder:
 
 
 def labelled(y: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which records have a label, of what :meth:`Encoder.labels` gives."""
+    """Which records have a label, given the labels of :meth:`Encoder.labels`."""
     return y != NO_CODE if y.dtype.kind == "i" else ~np.isnan(y)
 
 
@@ -319,7 +319,7 @@ def _ends(column: Column, end: float | None, of_category: float) -> Floats:
 
 
 def _columns_of(data: Any) -> dict[str, int]:
-    """Where each column is; the names of a DataFrame may be of any type."""
+    """The place of each column; the names of a DataFrame may be of any type."""
     with our_words("a Schema needs a table with names of columns; pass a DataFrame"):
         names = data.schema.names if isinstance(data, pa.RecordBatch) else [str(name) for name in data.columns]
     if len(set(names)) < len(names):
@@ -348,7 +348,7 @@ def _cell(data: Any, place: int, column: Column) -> Floats:
 
 
 def _known_codes(cells: pa.Array, column: Column) -> CodeArray:
-    """Positions among the categories, negative for what is missing and stays so."""
+    """Positions among the categories, negative where a missing value stays missing."""
     codes = codes_of(cells, column)
     if column.unknown == "refuse" and (codes == UNKNOWN).any():
         raise Refusal(

@@ -1,4 +1,4 @@
-"""From files to bounded rows: read, encoded, scaled and kept in single precision, in memory or in a mapped file."""
+"""From files to bounded rows: declared bounds, scaling, and rows kept in single precision, in memory or in a mapped file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Scaling:
     low: Floats
     high: Floats
     unit_rows: bool
-    kept: ClassVar[type[np.floating[Any]]] = np.float32  # as what rows are kept
+    kept: ClassVar[type[np.floating[Any]]] = np.float32  # the type in which rows are kept
     cells: ClassVar[bool] = False  # whether rows are cells of a table, from which a method makes its features
 
     @property
@@ -66,7 +66,7 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Cells(Scaling):
-    """A table's cells as they came, for a method that makes features of its ``columns``: their scales clamp and place them.
+    """The cells of a table, unscaled, for a method that makes features of its ``columns``: their scales clamp and place them.
 
     ``low`` and ``high`` are those of :class:`Scaling`, which a run folder keeps for every model.
     """
@@ -115,7 +115,7 @@ def declared_bounds(
 
 
 def _by_name(who: str, bounds: Mapping[str, Any], names: Sequence[str] | None) -> list[Any]:
-    """The pairs in the order of the columns."""
+    """The pairs of bounds in the order of the columns."""
     if names is None:
         raise ValueError(f"{who} names columns but X has no column names; pass a DataFrame, or one pair per column")
     if missing := [name for name in names if name not in bounds]:
@@ -160,7 +160,7 @@ class Rows:
     there: NDArray[np.bool_] | None = None
 
     def with_labels(self) -> Rows:
-        """The rows that have a label, of PUBLIC rows: private ones keep their places."""
+        """Only the rows with a label. For PUBLIC rows: private rows keep their places."""
         if self.there is None or self.y is None:
             return self
         return Rows(self.X[self.there], self.y[self.there])
@@ -236,7 +236,7 @@ def read_rows(
 def read_matrix(
     paths: Paths, encoder: Encoder, *, separator: str | Dialect | None = None, predict: bool = False, clamp: bool = True
 ) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
-    """The encoded matrix, not scaled, and the labels, of rows that have one: for small public data. ``clamp``: numbers to predict, too."""
+    """The encoded, unscaled matrix and the labels of small public data, of rows with a label. ``clamp``: clamp numeric labels, too."""
     rows, labels = [], []
     source = open_source(paths, separator=separator)
     with our_words(NOT_READ.format(source.files[0].path)):
@@ -264,11 +264,11 @@ def cut_batches(
     for batch in source.batches(names, progress=progress):
         for start in range(0, batch.num_rows, rows):
             yield batch.slice(start, rows)
-    pa.default_memory_pool().release_unused()  # what texts were read into goes back to the system
+    pa.default_memory_pool().release_unused()  # give the memory of the texts back to the system
 
 
 class RowStore:
-    """Grows row by row: in memory as long as that is little, then in a nameless file that is mapped at the end."""
+    """Collects rows in memory while they are few, then in a nameless file that is mapped at the end."""
 
     def __init__(self, features: int, folder: str | Path | None, kept: type[np.floating[Any]] = np.float32) -> None:
         self._features, self._folder, self._kept = features, folder, np.dtype(kept)
@@ -277,7 +277,7 @@ class RowStore:
         self._file: IO[bytes] | None = None
 
     def append(self, rows: Singles) -> None:
-        """Take in rows as they are kept."""
+        """Add rows of the kept type."""
         self._rows += len(rows)
         self._chunks.append(rows)
         if self._file is None and (
@@ -291,11 +291,11 @@ class RowStore:
         """All rows as one matrix: a mapping of the file, or memory."""
         if self._file is None:
             return np.concatenate(self._chunks)
-        if self._rows == 0:  # nobody's rows count
+        if self._rows == 0:  # no row counts
             return np.empty((0, self._features), self._kept)
         self._file.flush()
         shape = (self._rows, self._features)
-        # writable, or torch warns where a model needs it; the file is ours alone
+        # writable, because torch warns about read-only arrays; no other process has the file
         return np.asarray(np.memmap(self._file, self._kept, "r+", shape=shape))
 
     def _spill(self, file: IO[bytes]) -> None:
@@ -320,7 +320,7 @@ class RowStore:
 
 
 def rows_of(store: RowStore, y: NDArray[Any], encoder: Encoder) -> Rows:
-    """All rows that were kept, with their labels, and who has one."""
+    """The collected rows with their labels, and which of them have one."""
     there = labelled(y) if encoder.schema.target_missing == "drop" else None
     return Rows(store.matrix(), y, None if there is None or there.all() else there)
 

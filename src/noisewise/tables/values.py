@@ -1,8 +1,12 @@
-"""What a cell means, whether it came from CSV, Parquet or a DataFrame: one rule for texts, numbers and booleans.
+"""What a cell means, whether it came from CSV, Parquet or a DataFrame: one rule for texts, numbers, booleans, dates and times.
 
 A category is compared by its *key*: surrounding space is dropped, numbers are written in their shortest form and
 booleans in lower case. So 1, 1.0, "1" and "1.00" are one category, True and "TRUE" another; "01" stays a text of its
 own, because leading zeros are part of a code.
+
+A date or a moment becomes the time since ``since`` in the declared unit: since 1970-01-01 where nothing is declared, except for years,
+which are those of the calendar (2024-07-01 is 2024.497). A time of day counts from midnight, a duration from nothing. A
+moment with a zone is taken in UTC, one without as it is written.
 """
 
 from __future__ import annotations
@@ -74,7 +78,7 @@ def is_missing_word(text: str) -> bool:
 
 
 def number_of(text: str) -> float | None:
-    """The number that a text writes, true and false being 1 and 0; None if it writes none.
+    """The number that a text stands for, with 1 for true and 0 for false; None if it is no number.
 
     >>> number_of("+1.5e3"), number_of("true"), number_of("1,5"), number_of("many")
     (1500.0, 1.0, None, None)
@@ -119,7 +123,7 @@ def numbers_in(cells: pa.Array, missing: Any) -> NDArray[Any]:
     [nan, 2.5]
     """
     kind = np.dtype(cells.type.to_pandas_dtype())
-    if len(cells) == 0:  # has no memory at all, perhaps
+    if len(cells) == 0:  # an empty array may have no buffer
         return np.empty(0, kind)
     filled = pc.fill_null(cells, pa.scalar(missing, cells.type)) if cells.null_count else cells
     return np.frombuffer(filled.buffers()[1], kind, len(filled), filled.offset * kind.itemsize)
@@ -135,7 +139,7 @@ def places_in(coded: pa.DictionaryArray) -> CodeArray:
 
 
 def values_in(coded: pa.DictionaryArray) -> Any:
-    """What the dictionary holds: floating numbers as numpy's, in their own precision, others as Python's."""
+    """The values of a dictionary array: floating numbers as a numpy array of their precision, others as Python objects."""
     values = coded.dictionary
     return numbers_in(values, np.nan) if pa.types.is_floating(values.type) else values.to_pylist()
 
@@ -192,7 +196,7 @@ def moments(cells: pa.Array, unit: str, since: str) -> Floats | None:
 
 
 def text_of(cell: Any) -> Any:
-    """A cell of Python's own dates and times as a text that :func:`in_unit` reads; durations and others as they are."""
+    """A date or time of Python as a text that :func:`in_unit` reads; anything else as it is."""
     return cell.isoformat() if isinstance(cell, date | time) else cell
 
 

@@ -141,7 +141,7 @@ def used(meter: Meter | MeterView) -> float:
 
 
 def _part(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal) -> PurseShare | None:
-    """The part that pays: the run's own, or a new one where the purse knows of none. A finished run draws nothing more, so one
+    """The share that pays: the one of this run, or a new one if the purse has none. A finished run draws nothing more, so one
     that was settled needs none.
     """
     try:

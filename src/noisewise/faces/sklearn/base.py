@@ -1,4 +1,4 @@
-"""What both scikit-learn faces share: checks at the data holder, one private run, and what is kept of it."""
+"""What both estimators share: checks of their input, one private run, and attributes that show its result."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class Shown:
-    """Attributes that are made of what was fitted."""
+    """Attributes that show the fitted model."""
 
     fitted_: Fitted
 
@@ -76,7 +76,7 @@ class Shown:
         return None if (errors := self._errors()) is None else errors[..., -1]
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Names of what the coefficients belong to: scaled columns, or knots, categories and pairs of a table."""
+        """The names of the coefficients: scaled columns, or knots, categories and pairs of a table."""
         check_is_fitted(self, "fitted_")
         return np.array(self.fitted_.features()[:-1], dtype=object)
 
@@ -90,7 +90,7 @@ class Shown:
 
     @property
     def pairs_(self) -> pd.DataFrame:
-        """What pairs of columns do beyond their effects: first, second, strength, noise, the strongest first."""
+        """The effect of pairs of columns beyond that of each column: first, second, strength, noise, the strongest first."""
         return self._frame(Effects.pair_rows, ("first", "second", "strength", "noise"))
 
     def _frame(self, rows: Callable[[Effects], list[dict[str, Any]]], heads: Sequence[str] = ()) -> pd.DataFrame:
@@ -114,9 +114,9 @@ BUY = "buy"
 
 
 class PrivateEstimator(Shown, BaseEstimator, ABC):
-    """What both faces share: validation at the data holder, then one private run."""
+    """Base of both estimators: validation of the input, then one private run."""
 
-    _sent: Sent | None = None  # the account inside of which it was pickled, if it was
+    _sent: Sent | None = None  # the account inside of whose block it was pickled, if any
 
     def watch(self, progress: StepProgress | None) -> Self:
         """Call ``progress(step, steps, spent share of the budget)`` after every step of the next fits."""
@@ -158,7 +158,7 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
         return any(isinstance(one, str) and one == BUY for one in (self.bounds, getattr(self, "target_bounds", None)))
 
     def _refuse_to_buy(self) -> None:
-        """Refuse where nothing is paid for yet, or several times."""
+        """Refuse bounds="buy" where nothing is paid for, or where each candidate would pay."""
         if self._buys():
             raise ValueError(
                 "bounds='buy' is paid for in fit or fit_files, not in a search, where every candidate would pay; pass bounds "
@@ -212,9 +212,9 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
         return fit.on(private, Records(_scaled(scaling, known[0]), fit.labels.numbers(known[1], who="public")))
 
     def become(self, fitted: Fitted) -> Self:
-        """Become the face of what came of a fit."""
+        """Become the estimator of a finished fit; nothing of an earlier fit is left."""
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            delattr(self, name)  # nothing of an earlier fit may survive beside the new one
+            delattr(self, name)
         return self._hold(fitted)
 
     def fit_files(
@@ -276,13 +276,13 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
         return self._here(fit_of(asked, method, scaling, encoder, names, numeric=numeric, origin=origin or Origin()))
 
     def _here(self, fit: Fit) -> Fit:
-        """The fit, unless an account in another process would have to pay for it."""
+        """The fit, refused if this estimator was sent here from an account that is open in another process."""
         if makes_a_promise(fit.method) and self.random_state is None:
             refuse_elsewhere(self._sent)
         return fit
 
     def _encoder(self) -> Encoder | None:
-        """By the schema, if there is one, and whose rows these are as said here or there."""
+        """The encoder of the schema, if there is one; it also says which column holds person ids."""
         schema = self._schema()
         return None if schema is None else Encoder(schema)
 
@@ -304,7 +304,7 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
         return None if self.unit is None and self.rows_per_unit is None else persons_of(self.unit, self.rows_per_unit)
 
     def _hold(self, fitted: Fitted) -> Self:
-        """Become the face of a fitted thing."""
+        """Set the attributes of a fitted estimator."""
         self.fitted_: Fitted = fitted
         self.statement_: Statement = fitted.statement
         self.trace_, self.n_iter_ = fitted.trace, fitted.steps
@@ -320,7 +320,10 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
 
     def _array(self, X: Any) -> tuple[Array, tuple[str, ...] | None]:
         """Private rows as a matrix, and the names of its columns as scikit-learn has them."""
-        rows, shown = private_rows(X), BaseEstimator()  # not self: what was fitted before stays as it was
+        rows, shown = (
+            private_rows(X),
+            BaseEstimator(),
+        )  # not self, whose attributes stay as they are until a fit succeeds
         if (bare := bare_table(X)) is not None:
             validate_data(shown, bare, "no_validation", skip_check_array=True, reset=True)
         names = getattr(shown, "feature_names_in_", None)
@@ -336,7 +339,7 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
         return super().__sklearn_clone__()._of(self)
 
     def _of(self, other: Self) -> Self:
-        """Remember where the other one came from."""
+        """Remember the account that the other estimator was sent from."""
         if other._sent is not None:
             self._sent = other._sent
         return self
@@ -361,7 +364,7 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True  # a missing feature of a private record may not stop anything
+        tags.input_tags.allow_nan = True  # a missing feature of a private record must not stop anything
         return tags
 
 

@@ -1,6 +1,6 @@
-"""``bounds="buy"``: a part of the budget buys what nobody declared, then the rest trains.
+"""``bounds="buy"``: a part of the budget buys bounds that are not declared, and the rest trains.
 
-Everything is checked with imagined bounds first, so that nothing is paid for rows that could not be trained on.
+Everything is first checked with imagined bounds, so that nothing is paid for rows that could not be trained on.
 
 *Guarantee*: that of :mod:`noisewise.tables.bought`; what is left of the budget trains, and the statement has both.
 """
@@ -32,12 +32,12 @@ from ...trusted.stores.grid import NO_CLASS, NO_LABEL
 from .checks import bare_table, private_labels, private_rows
 
 Array = NDArray[Any]
-BOUNDS_SHARE = 0.2  # of epsilon, where nobody says how much
-TARGET = "target"  # what y is called where no schema names it
+BOUNDS_SHARE = 0.2  # of epsilon, by default
+TARGET = "target"  # the name of y where no schema names it
 
 
 def bought_ready(face: Any, X: Any, y: Any, public: Any, purse: Purse | Account | None) -> Fit:
-    """What ``fit`` runs, once bounds are bought."""
+    """The fit of ``fit``, once its bounds are bought."""
     _refuse_every_rank(face, purse)
     columns = _columns(face, X)
     deal = _deal(face, columns)
@@ -53,7 +53,7 @@ def bought_ready(face: Any, X: Any, y: Any, public: Any, purse: Purse | Account 
 
 
 def bought_files(face: Any, paths: Paths, purse: Purse | Account | None, reading: dict[str, Any]) -> Fit:
-    """What ``fit_files`` runs, once bounds are bought."""
+    """The fit of ``fit_files``, once its bounds are bought."""
     if not isinstance(face.schema, Schema):
         raise ValueError(
             "schema must be a Schema with a target to train on files; it may leave bounds out where they are bought"
@@ -71,13 +71,13 @@ def bought_files(face: Any, paths: Paths, purse: Purse | Account | None, reading
 
 
 def _refuse_every_rank(face: Any, purse: Purse | Account | None) -> None:
-    """Bounds are paid for before training is, which refuses the same."""
+    """Refuse here what training refuses later, because bounds are paid for first."""
     if seed_of(face.random_state) is None:
         refuse_every_rank(account_of(purse) or purse)
 
 
 def _columns(face: Any, X: Any) -> Schema:
-    """What is declared of the columns, those without bounds being bought: a schema, or numbers of an array."""
+    """The declared columns, of a schema or of an array of numbers; missing bounds are to be bought."""
     if isinstance(face.schema, Schema):
         return _of_schema(face)
     if face.schema is not None:
@@ -111,7 +111,7 @@ def _of_schema(face: Any) -> Schema:
 
 
 def _target(face: Any, label: Column) -> Column:
-    """The target with its declared bounds, or without where they are bought."""
+    """The target with its declared bounds, or without bounds if they are to be bought."""
     if isinstance(face.target_bounds, str):
         return label
     if face.target_bounds is None:
@@ -152,7 +152,7 @@ def _declared(face: Any, schema: Schema) -> Any:
 
 
 def _pieces(face: Any, X: Any, y: Any, deal: Purchase, ready: Fit) -> Iterator[Array]:
-    """The columns to be bought, of rows that count; NaN, which is in no bin, for records without a label."""
+    """The columns whose bounds are bought, of rows that count. Records without a label have NaN, which is in no bin."""
     schema, unit = deal.schema, deal.schema.unit
     with our_words(NOT_ENCODED.format("a column")):
         if isinstance(face.schema, Schema):
@@ -176,7 +176,7 @@ def _pieces(face: Any, X: Any, y: Any, deal: Purchase, ready: Fit) -> Iterator[A
 
 
 def _assumed(ready: Fit, deal: Purchase) -> tuple[str, ...]:
-    """What a statement lists as assumed: bounds that were bought are not."""
+    """The assumptions of the statement, from which bounds that were bought are taken out."""
     if ready.encoder is not None:
         words = Origin().words
         return tuple(

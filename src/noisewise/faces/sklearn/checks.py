@@ -34,7 +34,7 @@ _ANY_SHAPE: dict[str, Any] = {
 
 
 def private_rows(X: Any) -> Array:
-    """Private rows as a matrix of doubles; NaN and infinity stay, they are the curator's matter."""
+    """Private rows as a matrix of doubles. NaN and infinity stay: the curator handles them."""
     if issparse(X):
         raise Refusal(
             "X is a sparse matrix; pass a dense array, X.toarray(), with few enough columns to fit into memory"
@@ -55,7 +55,7 @@ def private_rows(X: Any) -> Array:
 
 
 def _refuse_categories(X: Any) -> None:
-    """A column of a DataFrame that is a category is no number, whatever its categories are."""
+    """Refuse columns of a DataFrame with a category type: they are not numbers, whatever their categories are."""
     if not isinstance(X, pd.DataFrame):
         return
     for name, dtype in zip(X.columns, X.dtypes, strict=True):
@@ -67,7 +67,7 @@ def _refuse_categories(X: Any) -> None:
 
 
 def bare_table(X: Any) -> Any:
-    """A table with the names of the columns of X and without any row, for a library that checks names; None if it has none."""
+    """A table without rows that has the column names of X, for scikit-learn to check; None if X has no names."""
     with our_words("the names of the columns of X cannot be read; pass a DataFrame or an array"):
         names = getattr(X, "column_names", None)  # Arrow, whose columns are the cells
         names = getattr(X, "columns", None) if names is None else names
@@ -75,7 +75,7 @@ def bare_table(X: Any) -> Any:
 
 
 def private_labels(y: Any, *, numeric: bool, dropped: bool = False) -> Array:
-    """Private labels as a vector. ``numeric``: as doubles where they are not numbers yet.
+    """Private labels as a vector. ``numeric``: labels that are not numbers become doubles.
 
     Missing ones are refused, unless their records are ``dropped``: then they stay, as NaN or None.
     """
@@ -106,7 +106,7 @@ def private_labels(y: Any, *, numeric: bool, dropped: bool = False) -> Array:
 
 
 def with_label(y: Array, classes: Array | None) -> tuple[Array, NDArray[np.bool_]]:
-    """Labels of one kind, and who has one; the others get one that nobody looks at. ``classes``: the declared ones.
+    """Labels of one kind, and which records have one; the others get a placeholder. ``classes``: the declared ones.
 
     A text that stands for a missing value is none, unless it is a declared class.
     """
@@ -147,7 +147,7 @@ def public_pair(public: Any, names: Sequence[str] | None, columns: int) -> tuple
 
 
 KNOWN = ("public", "purse", "ledger", "dataset")  # what fit takes beside X and y
-MAX_FRAMES = 64  # frames that are looked through for a pipeline
+MAX_FRAMES = 64  # of the call stack, that are searched for a pipeline
 SCALE = "declare bounds= or schema=, by which the estimator scales itself"
 PUBLIC = "fit it on public rows and pass sklearn.frozen.FrozenEstimator(it)"
 CATEGORIES = "pass a DataFrame and schema=noisewise.Schema(...), which lists the categories"
@@ -168,7 +168,7 @@ NOTHING = {
 
 
 class PrivacyWarning(UserWarning):
-    """Something outside of a private fit looks at private rows, and nobody pays for it."""
+    """Something outside of a private fit looks at private rows, and no budget pays for it."""
 
 
 def warn_in_pipeline(estimator: Any) -> None:
@@ -186,7 +186,7 @@ def warn_in_pipeline(estimator: Any) -> None:
 
 
 def refuse_others(others: Mapping[str, Any], *, weighs: bool) -> None:
-    """Refuse what scikit-learn's estimators take and this one does not, by name."""
+    """Refuse, by name, arguments that other estimators of scikit-learn take."""
     for name, value in others.items():
         if name == "sample_weight":
             if value is None:

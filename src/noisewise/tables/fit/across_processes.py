@@ -1,4 +1,4 @@
-"""Files that several processes (ranks, or workers on Ray) read, each its own pieces, for one fit.
+"""Files that several processes (ranks, or workers on Ray) read for one fit, each process its own pieces.
 
 Rank 0 deals, all that hold rows read, rank 0 trains.
 """
@@ -35,7 +35,7 @@ from .labels import Classes, ClassesOrTarget, numbers_of_files
 
 
 def lead_files(line: Transport) -> Lead:
-    """Rank 0 of ranks that hold pieces of files."""
+    """Rank 0 of torchrun, whose ranks hold pieces of files."""
     return Lead(line, _holder())
 
 
@@ -48,7 +48,7 @@ def lead_workers(workers: int | None = None, address: str | None = None) -> Lead
 
 
 def serve_files(line: Transport) -> Any:
-    """Any other rank: read, hold and add up what rank 0 asks for, until it says that all is done."""
+    """Serve rank 0 from another rank: read, hold and add up what it asks for, until it ends the run."""
     return serve(line, _holder())
 
 
@@ -58,7 +58,7 @@ def _holder() -> Holder:
 
 @contextmanager
 def elsewhere(records: str | None, workers: int | None = None, address: str | None = None) -> Iterator[Lead | None]:
-    """Workers on Ray for as long as they are needed, where ``records`` is "ray"; None where it is None."""
+    """Workers on Ray while they are needed if ``records`` is "ray"; None if it is None."""
     if records is None:
         if workers is not None or address is not None:
             raise ValueError("ray_workers and ray_address say where records on Ray lie; pass records='ray', too")
@@ -83,7 +83,7 @@ def spread_files(
     progress: Share | None = None,
     counted: Mask | None = None,
 ) -> Records:
-    """Rows of files at all ranks, read and checked; what is not fit for the schema is refused here, in our words.
+    """Rows of files at all ranks, read and checked; cells that the schema refuses are refused here, in our own words.
 
     ``progress`` hears when all have read.
     """
@@ -98,7 +98,7 @@ def spread_files(
 
 
 class _Made(NamedTuple):
-    """How rows and labels are made of cells; ``integers``: labels are class numbers."""
+    """How cells become rows and labels; ``integers``: labels are class numbers."""
 
     schema: Schema
     scaling: Scaling
@@ -184,7 +184,7 @@ def _hold_files(
 
 
 def _mark(*rows: NDArray[Any]) -> bytes:
-    """What tells rows from others; as private as they are."""
+    """A digest that identifies rows; as private as they are."""
     made = hashlib.blake2b(digest_size=32)
     for array in rows:
         made.update(np.ascontiguousarray(array).data)

@@ -1,7 +1,7 @@
-"""How a fit is built, for estimators, tables and files: from what was asked for and what is declared to a :class:`Fit`, and its rows.
+"""The one builder of fits, for estimators, tables and files: a :class:`Fit` from arguments and declarations, and its rows.
 
-What was asked for is a dict of an estimator's arguments, which commands make of their options. What a dry run checks is the
-fit that a run has. None of this needs scikit-learn.
+The arguments are those of an estimator, as a dict; commands make them of their options. A dry run checks the fit that a
+run would have. None of this needs scikit-learn.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ MAX_TABLE_COLUMNS = 128  # of a table; more are taken for pixels or the like, wh
 SETTINGS = "settings, chosen without the private rows"
 CHECKED = "files checked against the schema before training"
 DECLARED = "bounds of the {}, declared"
-UNSAID = ("bounds", "schema", "bounds_epsilon")  # settings that preprocessing and the statement have
-WIDER = 16  # what rows of features take at most, typically, for each byte of the cells that they are made of
+UNSAID = ("bounds", "schema", "bounds_epsilon")  # not among settings: preprocessing and the statement have them
+WIDER = 16  # bytes of features that one byte of cells becomes at most, typically
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def fit_of_files(
 
 
 def budget_of(asked: Mapping[str, Any]) -> Budget:
-    """The budget that was asked for."""
+    """The requested budget."""
     return Budget(
         EPSILON if asked["epsilon"] is None else asked["epsilon"], asked["delta"], adjacency=asked["adjacency"]
     )
@@ -161,7 +161,7 @@ def method_for(
     max_grad_norm: float | None = None,
     isolation: str = "sandbox",
 ) -> Method:
-    """The method asked for; "auto" takes effects of columns and pairs where the model is left open, else descent.
+    """The requested method; "auto" takes effects of columns and pairs where the model is left open, else descent.
 
     ``max_grad_norm``: instead of the method's own. ``isolation``: where a method of another package runs.
     """
@@ -187,20 +187,22 @@ def scaling_of(encoder: Encoder, method: Method, *, unit_rows: bool) -> Scaling:
 def scaling_of_array(
     low: Floats, high: Floats, names: Sequence[str] | None, method: Method, *, unit_rows: bool
 ) -> Scaling:
-    """The same of an array with declared bounds."""
+    """How rows of an array with declared bounds are made."""
     return (
         Cells(low, high, unit_rows, number_columns(low, high, names)) if method.table else Scaling(low, high, unit_rows)
     )
 
 
 def names_of(encoder: Encoder) -> tuple[str, ...]:
-    """Names of the columns that rows are made of."""
+    """The names of the columns that rows are made of."""
     return tuple(column.name for column in encoder.schema.features)
 
 
 def _classes(declared: Any, encoder: Encoder | None, labels: Array | None, origin: Origin | None) -> tuple[Array, str]:
     """The classes, and where they come from in words."""
-    seen = None if labels is None else classes_in(labels)  # also when they are declared: a continuous y is refused
+    seen = (
+        None if labels is None else classes_in(labels)
+    )  # also where classes are declared, because it refuses a continuous y
     if declared is not None:
         return declared_classes(declared), "declared"
     if encoder is not None and encoder.schema.target is not None and encoder.classes is not None:
@@ -211,7 +213,7 @@ def _classes(declared: Any, encoder: Encoder | None, labels: Array | None, origi
 
 
 def _target_bounds(declared: Any, encoder: Encoder | None, labels: Array | None) -> tuple[float, float]:
-    """What the target can be, as it is declared."""
+    """The declared bounds of the target."""
     if labels is not None and labels.dtype.kind not in "fiub":
         raise ValueError("y holds text; a regression needs numbers, or use PrivateClassifier")
     if declared is not None:
@@ -245,7 +247,7 @@ def _usual(method: Method, several: bool) -> str:
 
 
 def model_for(asked: Any, scaling: Scaling, loss: Loss, labels: ClassesOrTarget) -> Model:
-    """The model asked for: "linear", "mlp" (one hidden layer of 20), or a tuple of hidden layer sizes."""
+    """The requested model: "linear", "mlp" (one hidden layer of 20), or a tuple of hidden layer sizes."""
     outputs, features = len(labels.values) if isinstance(labels, Classes) and labels.numbered else 1, scaling.features
     if isinstance(scaling, Cells):
         if asked not in ("auto", "linear"):
@@ -319,13 +321,13 @@ def public_rows(asked: Fit, public: Paths, *, separator: str | Dialect | None = 
 
 
 def store_for(size: int, *, cells: bool, cache: str | Path | None) -> Allocator:
-    """Where rows that take ``size`` bytes as they were read are laid out: in memory unless that is much."""
+    """Where to lay out rows that take ``size`` bytes: in memory, or in a mapped file if they are large."""
     large = cache is not None or size * (WIDER if cells else 1) > MAX_BYTES_IN_MEMORY
     return Mapped(Path(cache or tempfile.gettempdir())) if large else in_memory
 
 
 def seed_of(random_state: Any) -> int | None:
-    """None stays None (a private run); an int or a numpy generator gives the seed of a simulation."""
+    """The seed of a simulation, from an int or a numpy generator; None, for a private run, stays None."""
     if random_state is None:
         return None
     if isinstance(random_state, numbers.Integral):
@@ -338,7 +340,7 @@ def seed_of(random_state: Any) -> int | None:
 
 
 def plain_settings(asked: Mapping[str, Any], method: Method) -> dict[str, Any]:
-    """An estimator's arguments; the method and loss by name, the columns under preprocessing.
+    """An estimator's arguments as plain data, with method and loss by name and without declarations of columns.
 
     ``method``: the one that runs, which "auto" may stand for.
     """
@@ -355,7 +357,7 @@ def plain_settings(asked: Mapping[str, Any], method: Method) -> dict[str, Any]:
             settings.pop(name, None)
     if not isinstance(settings["loss"], str):
         settings["loss"] = settings["loss"].name
-    if isinstance(settings.get("class_weight"), Mapping):  # JSON has no keys but texts
+    if isinstance(settings.get("class_weight"), Mapping):  # JSON has only texts as keys
         settings["class_weight"] = [list(pair) for pair in settings["class_weight"].items()]
     if settings.get("classes") is not None:
         settings["classes"] = np.asarray(settings["classes"]).tolist()
@@ -365,7 +367,7 @@ def plain_settings(asked: Mapping[str, Any], method: Method) -> dict[str, Any]:
 
 
 def plain_values(value: Any) -> Any:
-    """Settings as JSON has them."""
+    """Settings as plain data for JSON."""
     if isinstance(value, Mapping):
         return {str(name): plain_values(part) for name, part in value.items()}
     if isinstance(value, tuple | list):

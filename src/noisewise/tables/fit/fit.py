@@ -1,4 +1,4 @@
-"""What is asked for, checked as a whole before anything is read or paid for, and the one private run that answers it."""
+"""A fit: its description, which is checked as a whole before anything is read or paid for, its rows, and its one private run."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Fit:
     public: Records | None = None
 
     def check(self, *, public: bool, records: int | None = None) -> None:
-        """Refuse what could not be trained: every rule that public facts decide is here.
+        """Refuse a fit that could not be trained; every rule that public facts decide is here.
 
         ``public``: whether there are public rows. ``records``: how many private ones there are, once that is known; a
         meter is made only when the size it may depend on is known, or private and so of no influence.
@@ -78,7 +78,7 @@ class Fit:
             open_meter(asked[1], asked[0])
 
     def asks(self, records: int | None = None) -> tuple[Terms, Budget] | None:
-        """The terms and the budget of the training; None while the size is not known that they may depend on."""
+        """The terms and the budget of the training; None while they depend on a size that is not known yet."""
         if not self.method.private or (records is None and self._size_known):
             return None
         size, budget = None if records is None else self.size(records), self.training_budget()
@@ -104,7 +104,7 @@ class Fit:
         refuse_without_torch(self.model)
 
     def size(self, records: float) -> float | None:
-        """The size when it is public: declared so, or fixed by the relation. Only then is delta compared with it."""
+        """The number of records if it is public, declared so or fixed by the relation. Only then is delta compared with it."""
         if not self._size_known:
             return None
         records = max(records, 1)
@@ -116,7 +116,7 @@ class Fit:
         return float(records)
 
     def public_size(self, rows: Records) -> float | None:
-        """The number of records where it is public: of all rows of the table, also of those of persons that do not count."""
+        """The number of records if it is public; where a person has several rows, all rows of the table, also those that do not count."""
         if not self.size_is_public:
             return self.size(len(rows.y))
         return self.size(len(rows.y if rows.counted is None else rows.counted) if rows.size is None else rows.size)
@@ -178,7 +178,7 @@ class Fit:
         return self._fitted(run, self._stated(run, assumed, account), known)
 
     def _account(self, purse: Purse | Account | None) -> Account | None:
-        """The account that pays for this fit; simulations and fits without privacy take nothing of any."""
+        """The account that pays for this fit; None for simulations and fits without privacy, which take nothing."""
         account = account_of(purse) if makes_a_promise(self.method) and self.seed is None else None
         if account is not None and self.preparation is not None:
             account.paid_for(self.preparation)
@@ -238,7 +238,7 @@ class Fit:
         return self.size_is_public or self.unit.fixes_size(self.budget.adjacency)
 
     def _known_number(self) -> str:
-        """In words, what is public about how many rows there are."""
+        """What is public about the number of records, in words."""
         if self.persons is None:
             relation, client = self.budget.adjacency == "replace_one", self.unit.persons
             how = "fixed by replace_one" if relation else "declared public"
@@ -252,12 +252,12 @@ class Fit:
         return rows.X, rows.y if isinstance(rows.X, Elsewhere) else as_labels(rows.y, self.model)
 
     def before(self, epsilon: float, delta: float) -> Fit:
-        """The same fit when so much is to be paid before training."""
+        """The same fit after paying this much before training."""
         return replace(self, preparation={"epsilon": epsilon, "delta": delta})
 
 
 def _shown(noise: Array, features: Features) -> Array:
-    """Of coefficients of the coordinates themselves, as they are shown and saved: to four digits."""
+    """Standard errors of the coefficients of the coordinates themselves, rounded to four digits."""
     own = (noise.reshape(-1, features.width) * features.gains).ravel()
     return np.array([float(f"{value:.4g}") for value in own])
 
@@ -277,6 +277,6 @@ def as_labels(y: Array, model: Model) -> Array:
 
 
 def refuse_without_torch(model: Model) -> None:
-    """MissingTorch, with nothing read or paid yet, where the model needs torch and it is not installed."""
+    """Raise MissingTorch, before anything is read or paid for, if the model needs torch and it is not installed."""
     if model.records == "perceptron" and find_spec("torch") is None:  # importing it would take seconds
         import_module("noisewise.trusted.torch_extra")

@@ -1,4 +1,4 @@
-"""What a fit leaves behind: parameters and everything that makes sense of them, as numpy and plain data."""
+"""The result of a fit: parameters and everything that is needed to use them, as numpy arrays and plain data."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ Values = NDArray[Any] | None
 
 
 class Spread:
-    """Standard errors of theta: computed when first asked for or saved, after which what they come from is let go."""
+    """Standard errors of theta, computed when they are first needed or saved; then their inputs are dropped."""
 
     def __init__(self, compute: Callable[[], Values]) -> None:
         self._compute: Callable[[], Values] | None = compute
@@ -146,7 +146,7 @@ class Fitted:
 
     @property
     def cap(self) -> float:
-        """Where a record's slope was cut, if its row was as long as a typical one: probabilities are to be read by that."""
+        """The score at which the slope of a typical record was cut, by which probabilities are corrected."""
         clips = [line.clip for line in self.trace if line.question == Gradient.name and line.clip is not None]
         promise = self.statement.data.get("promise") or {}
         alone = Unit.of_words(promise.get("unit", UNIT)).most == 1  # rows of persons are cut elsewhere
@@ -187,7 +187,7 @@ class Fitted:
 
     @property
     def outputs(self) -> tuple[str, ...] | None:
-        """The class that each score speaks for, one score for the last of two; None for a regression."""
+        """The class of each score; a single score belongs to the second of two classes. None for a regression."""
         return None if self.classes is None else tuple(str(name) for name in self.classes[-self.network.outputs :])
 
     def features(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Labels as people have them, as a loss takes them, and back from scores: classes, or a number between bounds."""
+"""Labels: classes or a number between bounds, as numbers for a loss, and predicted from scores."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ..rows import interval
 
 
 def same_length(X: Array, y: Array) -> None:
-    """Refuse rows without labels and labels without rows; how many there are is not said."""
+    """Refuse rows without labels and labels without rows, without saying how many there are."""
     if len(X) != len(y):
         raise Refusal("X and y have inconsistent numbers of samples; pass one label for each row")
 
 
 def classes_in(y: Array) -> Array:
-    """The different labels, sorted, of a ``y`` that can be classes."""
+    """The distinct labels of ``y``, sorted; a ``y`` that cannot be classes is refused."""
     with our_words("y cannot be taken for classes; pass whole numbers, texts or booleans, all of one kind"):
         if y.dtype.kind == "f" and (y != np.floor(y)).any():
             raise Refusal(
@@ -117,7 +117,7 @@ class Classes:
 
 @dataclass(frozen=True)
 class Target:
-    """A number between declared bounds, which is -1 to 1 for the loss."""
+    """A number between declared bounds, scaled to -1 to 1 for the loss."""
 
     low: float
     high: float
@@ -135,7 +135,7 @@ ClassesOrTarget = Classes | Target
 
 
 def numbers_with(labels: ClassesOrTarget, y: Array, there: NDArray[np.bool_] | None, *, coded: bool = False) -> Array:
-    """Labels as the loss takes them, where not all records have one: who has none gets what the curator leaves out.
+    """Labels as the loss takes them; a record without a label gets the value that the curator leaves out.
 
     ``there``: who has a label, None for all. ``coded``: they are positions among the classes.
     """
@@ -166,7 +166,7 @@ def numbers_of_files(
 
 
 def labels_from(document: Mapping[str, Any], outputs: int) -> ClassesOrTarget:
-    """The labels that a run folder describes; a folder that does not say whether classes are likely goes by the loss."""
+    """The labels of a run folder. Where it does not say whether classes have probabilities, the loss decides."""
     if document["classes"] is None:
         return Target(*interval("target_bounds", document["preprocessing"]["target_bounds"]))
     values = np.asarray(document["classes"])
