@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 MAX_RECORDED_NUMBERS = 20_000_000  # numbers on a tape; a longer run has no standard errors
+StepProgress = Callable[[int, int | None, float], None]
+AT_ONCE = "training in one go"  # the name in a purse of a run without a journal, which is never resumed
 
 
 class TapeEntry(NamedTuple):
@@ -89,8 +91,9 @@ class Trained:
 
 
 class Recording(CuratorWrapper):
-    """A curator that also keeps the answers that it released.
+    """A curator that also keeps the answers that it released, from which standard errors are computed.
 
+    *Guarantee*: nothing is spent here, and a tape holds released answers and where they were asked, no record.
     ``most``: how many numbers are kept; a run that releases more has no tape.
     """
 
@@ -149,10 +152,6 @@ class Recording(CuratorWrapper):
 def kind_of(question: Any) -> str:
     """The name of a question on a tape; a replay treats all statistics alike."""
     return question.name if question.name in ("gradient", "gradient_norm", "choose") else "statistic"
-
-
-StepProgress = Callable[[int, int | None, float], None]
-AT_ONCE = "training in one go"  # the name in a purse of a run without a journal, which is never resumed
 
 
 class NothingLeft(ValueError):

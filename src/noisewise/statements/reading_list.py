@@ -69,7 +69,7 @@ SOURCES = {
     "files": "tables/addresses tables/column_checks tables/encode tables/files tables/persons tables/refusal tables/rows tables/schema tables/values "
     "tables/fit/build tables/fit/labels tables/fit/fit",
     "arrays": "tables/fit/build tables/encode tables/refusal tables/rows tables/values tables/fit/labels tables/fit/fit",
-    "tensors": "tables/refusal tables/fit/fit faces/pytorch/fit faces/pytorch/handed_over",
+    "tensors": "tables/refusal tables/fit/build tables/fit/fit faces/pytorch/fit faces/pytorch/handed_over",
     "loop": "trusted/tickets faces/pytorch/run faces/pytorch/loop_meter faces/pytorch/loader faces/pytorch/criterion faces/pytorch/optimizer faces/pytorch/handed_over",
 }
 SOURCES["ranks"] = (

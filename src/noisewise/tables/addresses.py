@@ -49,6 +49,8 @@ TROUBLES = (
         "the storage does not answer, or not as it should; check the network and the endpoint, then try again",
     ),
 )
+LOST = re.compile(r"(s3|gs|gcs|abfss?|hdfs|viewfs):/")
+TABLES = (".csv", ".tsv", ".parquet", ".pq")
 
 
 class Pin(NamedTuple):
@@ -295,8 +297,6 @@ def refused(place: Place, error: BaseException, otherwise: str) -> Refusal:
 
 
 Paths = str | Place | Iterable[str | Place]
-LOST = re.compile(r"(s3|gs|gcs|abfss?|hdfs|viewfs):/")
-TABLES = (".csv", ".tsv", ".parquet", ".pq")
 
 
 def find_files(paths: Paths) -> list[Place]:

@@ -1,7 +1,7 @@
 """From cells to numbers by declared columns: numbers as they are, categories as one column of zeros and ones each.
 
 Everything an encoder knows is in the schema. Cells that the schema does not foresee are refused at the data holder's
-desk, before a curator exists, in a line that names the column and never the value.
+desk, before a curator exists, in a line that names the column and never the value. Each cell means what it means by itself.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ Floats = NDArray[np.float64]
 MISSING, UNKNOWN = -1, -2
 COMMAED = r"^\s*[+-]?([0-9]+,[0-9]*|,[0-9]+)([eE][+-]?[0-9]+)?\s*$"
 POINTED = r"^\s*[+-]?([0-9][0-9.]*\.[0-9.]*|\.[0-9]+)([,eE][0-9+-]*)?\s*$"
+NOT_ENCODED = '{} cannot be read: a cell is neither a number nor a text in UTF-8; correct it or set kind = "ignore"'
+WAYS_OUT = 'correct those labels, or set target_missing = "drop" in the schema'
+NO_CODE = -1  # the position of a class that a record without a label has; its number is NaN
 
 
 def cells_of(data: Any, place: int, column: Column) -> pa.Array:
@@ -154,11 +157,6 @@ def _code(value: Any, declared: dict[str, int]) -> int:
     if place is not None:
         return place
     return MISSING if isinstance(value, str) and is_missing_word(value) else UNKNOWN
-
-
-NOT_ENCODED = '{} cannot be read: a cell is neither a number nor a text in UTF-8; correct it or set kind = "ignore"'
-WAYS_OUT = 'correct those labels, or set target_missing = "drop" in the schema'
-NO_CODE = -1  # the position of a class that a record without a label has; its number is NaN
 
 
 @dataclass(frozen=True)

@@ -223,7 +223,7 @@ def same_names(schema: Schema, source: Tabular) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Columns of a frame as Arrow has them; cells of any type, of which the type says nothing, as texts."""
+    """A PUBLIC DataFrame as a source of rows: columns as Arrow has them, cells of a column without a type as texts."""
 
     names: tuple[str, ...]
     arrays: tuple[pa.Array, ...]

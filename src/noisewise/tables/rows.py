@@ -1,4 +1,8 @@
-"""From files to bounded rows: declared bounds, scaling, and rows kept in single precision, in memory or in a mapped file."""
+"""From files to bounded rows: declared bounds, scaling, and rows kept in single precision, in memory or in a mapped file.
+
+Scaling by declared bounds keeps any record from reaching further than its neighbours know. No bound is read from private rows:
+values outside the declared ones are clamped, an infinite value becomes the nearest bound, and NaN the middle of the bounds.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +34,11 @@ WAYS_OUT = (
     "pass bounds=(low, high), one pair per column or {'column': (low, high), ...}, declared by you and never read from private "
     "rows; a schema=, which has categories too (noisewise.Schema); or bounds='buy', which pays for them from the budget"
 )
+Singles = NDArray[Any]  # float32; cells of a table float64 where a declared scale is too fine for that
+CELLS_AT_ONCE = 1 << 19  # of the matrix that is scaled at once, 4 MB
+MAX_BYTES_IN_MEMORY = 200 << 20  # more rows go to a file
+NOT_READ = "{}: cannot be read, or its rows find no place; check the file, memory and the folder for rows"
+SHRINK = 1 - 2.0**-20
 
 
 @dataclass(frozen=True)
@@ -139,13 +148,6 @@ def interval(name: str, pair: Any) -> tuple[float, float]:
     if not (np.isfinite([low, high]).all() and low < high):
         raise ValueError(f"{name} is {pair!r}; pass finite numbers with low < high")
     return low, high
-
-
-Singles = NDArray[Any]  # float32; cells of a table float64 where a declared scale is too fine for that
-CELLS_AT_ONCE = 1 << 19  # of the matrix that is scaled at once, 4 MB
-MAX_BYTES_IN_MEMORY = 200 << 20  # more rows go to a file
-NOT_READ = "{}: cannot be read, or its rows find no place; check the file, memory and the folder for rows"
-SHRINK = 1 - 2.0**-20
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,15 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(?
 _WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]*)")
 _PLAIN = re.compile(r"[+-]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 _DATE = re.compile(r"[0-9]{4}-[01][0-9]-[0-3][0-9]([T ][0-9:.,]*(Z|[+-][0-9:]{2,6})?)?")
+CodeArray = NDArray[np.int64]
+Floats = NDArray[np.float64]
+SECONDS = {"weeks": 604_800, "days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
+UNITS = ("years", *SECONDS)
+YEAR = 365.2425 * 86_400  # seconds, of a duration; years of a date are those of the calendar
+MICRO = 1_000_000
+EPOCH = datetime(1970, 1, 1)
+FORMS = "2024-02-29, 2024-02-29T12:30 or 12:30"
+_TIME = re.compile(r"[0-2][0-9]:[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?")
 
 
 def key(value: Any) -> str:
@@ -113,11 +122,10 @@ def inert(value: Any) -> Any:
     return f"'{value}" if number is None or not math.isfinite(number) else value
 
 
-CodeArray = NDArray[np.int64]
-
-
 def numbers_in(cells: pa.Array, missing: Any) -> NDArray[Any]:
     """Whole or floating numbers of fixed size, with ``missing`` for nulls; a view of Arrow's memory, not to be written to.
+
+    Arrow's own conversion imports pandas, which takes longer than reading a table of some thousand rows.
 
     >>> numbers_in(pa.array([1.5, None, 2.5])[1:], np.nan).tolist()
     [nan, 2.5]
@@ -142,16 +150,6 @@ def values_in(coded: pa.DictionaryArray) -> Any:
     """The values of a dictionary array: floating numbers as a numpy array of their precision, others as Python objects."""
     values = coded.dictionary
     return numbers_in(values, np.nan) if pa.types.is_floating(values.type) else values.to_pylist()
-
-
-Floats = NDArray[np.float64]
-SECONDS = {"weeks": 604_800, "days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
-UNITS = ("years", *SECONDS)
-YEAR = 365.2425 * 86_400  # seconds, of a duration; years of a date are those of the calendar
-MICRO = 1_000_000
-EPOCH = datetime(1970, 1, 1)
-FORMS = "2024-02-29, 2024-02-29T12:30 or 12:30"
-_TIME = re.compile(r"[0-2][0-9]:[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?")
 
 
 def in_unit(value: Any, unit: str, since: str) -> float | None:

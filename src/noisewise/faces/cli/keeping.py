@@ -33,6 +33,14 @@ if TYPE_CHECKING:
     from ...tables.fit.fit import Fit
     from ...tables.resolve import Resolved
 
+BOUNDS = "bounds.json"
+DRAFT = "draft"
+LOST_BOUNDS = (
+    "the bounds of this run were paid for and lost when it was stopped; what {} says stays spent. Start anew with another --out, "
+    "which takes a budget of its own"
+)
+MISSING = "{}: does not say what the run in {} has spent; bring the file back that was beside it, without it nothing can be asked"
+
 
 @dataclass(frozen=True)
 class Spending:
@@ -143,15 +151,6 @@ def tidy(path: Path | None, made: list[Path], kept: bool) -> None:
         for parent in made:
             with suppress(OSError):
                 parent.rmdir()
-
-
-BOUNDS = "bounds.json"
-DRAFT = "draft"
-LOST_BOUNDS = (
-    "the bounds of this run were paid for and lost when it was stopped; what {} says stays spent. Start anew with another --out, "
-    "which takes a budget of its own"
-)
-MISSING = "{}: does not say what the run in {} has spent; bring the file back that was beside it, without it nothing can be asked"
 
 
 def journal_of(place: Path) -> Path:

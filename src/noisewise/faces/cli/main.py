@@ -27,10 +27,28 @@ ELSEWHERE = {"bench": ("noisewise-lab", "./lab")}  # commands of ours in package
 # What is not named here comes last in the list of commands.
 FIRST = "demo verify methods predict evaluate audit compare plan report export train ledger bench schema protector attack theory"
 HELP_ORDER = tuple(FIRST.split())
+JsonFlag = Annotated[
+    bool, typer.Option("--json", help="One JSON document on standard output, all else on standard error.")
+]
+Decimal = Annotated[
+    str | None, typer.Option(help="Decimal sign of the numbers in a CSV: . or ,", show_default="a point")
+]
+leads: list[Lead] = []  # the ranks or workers that hold the records of this command; the last one is in use
+PASSWORD = re.compile(
+    r"(:/{1,2}[^:/@\s]*):[^@\s]*@|(password=)[^&\s]*", re.IGNORECASE
+)  # of a path s3:/KEY:SECRET@..., too
+DOES_NOT_FIT = 3  # exit code: an account has too little left
 
 
 class Commands(TyperGroup):
-    """Our own commands and those of other packages, which cannot take the name of one of ours."""
+    """Our own commands and those of other packages, which cannot take the name of one of ours.
+
+    A command of another package is found by its entry point, listed without being imported, and imported when it is called. A
+    package registers one in its ``pyproject.toml``; the value is a typer app, or a function for a single command::
+
+        [project.entry-points."noisewise.commands"]
+        bench = "noisewise_lab.commands:bench"
+    """
 
     def list_commands(self, ctx: Any) -> list[str]:
         try:
@@ -126,15 +144,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-JsonFlag = Annotated[
-    bool, typer.Option("--json", help="One JSON document on standard output, all else on standard error.")
-]
-
-
-Decimal = Annotated[
-    str | None, typer.Option(help="Decimal sign of the numbers in a CSV: . or ,", show_default="a point")
-]
-
 
 def dialect(separator: str | None, decimal: str | None) -> Any:
     """How a CSV is written, as its reader takes it."""
@@ -178,18 +187,9 @@ def version(
         raise typer.Exit
 
 
-leads: list[Lead] = []  # the ranks or workers that hold the records of this command; the last one is in use
-
-
 def lead() -> Lead | None:
     """The ranks that this command has; None when it is one process."""
     return leads[-1] if leads else None
-
-
-PASSWORD = re.compile(
-    r"(:/{1,2}[^:/@\s]*):[^@\s]*@|(password=)[^&\s]*", re.IGNORECASE
-)  # of a path s3:/KEY:SECRET@..., too
-DOES_NOT_FIT = 3  # exit code: an account has too little left
 
 
 def say(message: str) -> None:

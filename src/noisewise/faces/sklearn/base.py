@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 
     from ...accounts.ledger import Ledger
 
+Array = NDArray[Any]
+BUY = "buy"
+
 
 class Shown:
     """Attributes that show the fitted model."""
@@ -107,10 +110,6 @@ class Shown:
 
     def _shaped(self, weights: Array) -> Array:
         return weights[0] if isinstance(self, RegressorMixin) else weights
-
-
-Array = NDArray[Any]
-BUY = "buy"
 
 
 class PrivateEstimator(Shown, BaseEstimator, ABC):

@@ -31,6 +31,25 @@ NOT_LABELS = "y must be one label for each row: numbers, texts or booleans, all 
 _ANY_SHAPE: dict[str, Any] = {
     "ensure_2d": False, "allow_nd": True, "ensure_all_finite": False, "ensure_min_samples": 0, "ensure_min_features": 0,
 }  # fmt: skip
+KNOWN = ("public", "purse", "ledger", "dataset")  # what fit takes beside X and y
+MAX_FRAMES = 64  # of the call stack, that are searched for a pipeline
+SCALE = "declare bounds= or schema=, by which the estimator scales itself"
+PUBLIC = "fit it on public rows and pass sklearn.frozen.FrozenEstimator(it)"
+CATEGORIES = "pass a DataFrame and schema=noisewise.Schema(...), which lists the categories"
+MISSING = "leave missing values as they are, or say in a schema what they become"
+CHOOSE = "choose columns by what you know, or on public rows"
+INSTEAD = {
+    "StandardScaler": SCALE, "MinMaxScaler": SCALE, "MaxAbsScaler": SCALE, "RobustScaler": SCALE,
+    "PowerTransformer": 'declare scale = "log" in a schema', "QuantileTransformer": "leave it out: method='auto' buys ranks",
+    "KBinsDiscretizer": "declare knots in a schema", "SplineTransformer": "declare knots in a schema",
+    "OneHotEncoder": CATEGORIES, "OrdinalEncoder": CATEGORIES, "TargetEncoder": CATEGORIES, "LabelBinarizer": CATEGORIES,
+    "SimpleImputer": MISSING, "KNNImputer": MISSING, "IterativeImputer": MISSING, "MissingIndicator": MISSING,
+    "SelectKBest": CHOOSE, "SelectPercentile": CHOOSE, "SelectFromModel": CHOOSE, "VarianceThreshold": CHOOSE, "RFE": CHOOSE,
+}  # fmt: skip
+NOTHING = {
+    "FrozenEstimator", "PolynomialFeatures", "RBFSampler", "PolynomialCountSketch", "SkewedChi2Sampler",
+    "GaussianRandomProjection", "SparseRandomProjection", "OrientedGradients", "FeatureHasher", "HashingVectorizer",
+}  # fmt: skip # they take from rows how many columns there are, at most
 
 
 def private_rows(X: Any) -> Array:
@@ -144,27 +163,6 @@ def public_pair(public: Any, names: Sequence[str] | None, columns: int) -> tuple
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise ValueError("public labels must be finite; correct them or leave their rows out")
     return rows, labels
-
-
-KNOWN = ("public", "purse", "ledger", "dataset")  # what fit takes beside X and y
-MAX_FRAMES = 64  # of the call stack, that are searched for a pipeline
-SCALE = "declare bounds= or schema=, by which the estimator scales itself"
-PUBLIC = "fit it on public rows and pass sklearn.frozen.FrozenEstimator(it)"
-CATEGORIES = "pass a DataFrame and schema=noisewise.Schema(...), which lists the categories"
-MISSING = "leave missing values as they are, or say in a schema what they become"
-CHOOSE = "choose columns by what you know, or on public rows"
-INSTEAD = {
-    "StandardScaler": SCALE, "MinMaxScaler": SCALE, "MaxAbsScaler": SCALE, "RobustScaler": SCALE,
-    "PowerTransformer": 'declare scale = "log" in a schema', "QuantileTransformer": "leave it out: method='auto' buys ranks",
-    "KBinsDiscretizer": "declare knots in a schema", "SplineTransformer": "declare knots in a schema",
-    "OneHotEncoder": CATEGORIES, "OrdinalEncoder": CATEGORIES, "TargetEncoder": CATEGORIES, "LabelBinarizer": CATEGORIES,
-    "SimpleImputer": MISSING, "KNNImputer": MISSING, "IterativeImputer": MISSING, "MissingIndicator": MISSING,
-    "SelectKBest": CHOOSE, "SelectPercentile": CHOOSE, "SelectFromModel": CHOOSE, "VarianceThreshold": CHOOSE, "RFE": CHOOSE,
-}  # fmt: skip
-NOTHING = {
-    "FrozenEstimator", "PolynomialFeatures", "RBFSampler", "PolynomialCountSketch", "SkewedChi2Sampler",
-    "GaussianRandomProjection", "SparseRandomProjection", "OrientedGradients", "FeatureHasher", "HashingVectorizer",
-}  # fmt: skip # they take from rows how many columns there are, at most
 
 
 class PrivacyWarning(UserWarning):

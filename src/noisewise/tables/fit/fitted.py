@@ -25,9 +25,17 @@ from .labels import Classes, ClassesOrTarget, Target, labels_from
 if TYPE_CHECKING:
     from ...protect.learned.zoo import Learned
 
+Values = NDArray[Any] | None
+Array = NDArray[Any]
+TASKS = {"PrivateClassifier": "classification", "PrivateRegressor": "regression"}  # as run folders name them
+
 
 def calibrated(scores: Array, cap: float) -> Array:
-    """Log-odds of the second class.
+    """Log-odds of the second class, from scores of a logistic loss whose slopes were cut: the clip biases scores, and this takes it back.
+
+    A record of a class of probability p pulls with p s(-z) one way and (1-p) min(s(z), c) the other, s the logistic function
+    and c the cut, where z > 0 and s(z) > c. They are even where p = c / (c + s(-z)), whose log-odds are log(1 + e^z) + log c;
+    below that nothing was cut, and the log-odds are z. For rows of typical length c is the clip norm, at least 1/2.
 
     >>> calibrated(np.array([-2.0, 0.0, 2.0]), 0.5).round(3).tolist()
     [-1.434, 0.0, 1.434]
@@ -53,9 +61,6 @@ def _turn(cap: float) -> float:
     return math.log(cap / (1 - cap))
 
 
-Values = NDArray[Any] | None
-
-
 class Spread:
     """Standard errors of theta, computed when they are first needed or saved; then their inputs are dropped."""
 
@@ -76,10 +81,6 @@ class Spread:
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_compute": None, "_known": self.values()}
-
-
-Array = NDArray[Any]
-TASKS = {"PrivateClassifier": "classification", "PrivateRegressor": "regression"}  # as run folders name them
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Labels: classes or a number between bounds, as numbers for a loss, and predicted from scores."""
+"""Labels: classes or a number between bounds, as numbers for a loss, and predicted from scores. Messages show no label."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from ...trusted.losses import loss_named
 from ...trusted.stores.grid import NO_CLASS, NO_LABEL
 from ..refusal import Refusal, our_words
 from ..rows import interval
+
+Array = NDArray[Any]
 
 
 def same_length(X: Array, y: Array) -> None:
@@ -81,9 +83,6 @@ def class_weights(weights: Any, classes: Array) -> tuple[float, ...]:
     if not all(np.isfinite(value) and value >= 0 for value in values) or max(values) == 0:
         raise ValueError(f"class_weight is {weights!r}; pass finite weights >= 0, not all zero")
     return tuple(value / max(values) for value in values)
-
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
