@@ -6,9 +6,7 @@ import numpy as np
 from desk import SCHEMA, people
 
 from noisewise.accounts import Budget
-from noisewise.remote.clients.direct import DirectCarrier
-from noisewise.remote.clients.fit import fit_of_clients, ready_clients
-from noisewise.remote.clients.server import Crowd
+from noisewise.remote.clients.server import Crowd, DirectCarrier, fit_of_clients, ready_clients
 from noisewise.remote.federation import Federated
 from noisewise.tables.fit.build import fit_of_files, ready_files
 from noisewise.tables.schema import read_schema

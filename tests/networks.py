@@ -11,11 +11,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from noisewise.remote.clients.address import ServerAddress
 from noisewise.remote.clients.client import Client
-from noisewise.remote.clients.flower import FlowerCarrier, client_app
-from noisewise.remote.clients.network.link import Link, listening
-from noisewise.remote.clients.network.node import Server, serve
+from noisewise.remote.clients.network import ServerAddress, ServerEndpoint, serve
+from noisewise.remote.clients.network_server import Link
 
 ANY = ServerAddress("127.0.0.1", 0)
 LONG = 20.0  # seconds; far more than anything here takes
@@ -27,12 +25,14 @@ class Clients:
     def __init__(self, address, **how):
         self.address, self.how, self.threads, self.ends = address, {"insecure": True, "patience": 2.0, **how}, [], {}
 
-    def start(self, app, answered=lambda: None, **how):
+    def start(self, answer, answered=lambda: None, **how):
         name, joined = len(self.threads), threading.Event()
 
         def run():
             try:
-                self.ends[name] = serve(app, Server(self.address, **{**self.how, **how}), joined.set, answered)
+                self.ends[name] = serve(
+                    answer, ServerEndpoint(self.address, **{**self.how, **how}), joined.set, answered
+                )
             except (Exception, SystemExit) as error:
                 self.ends[name] = error
             joined.set()
@@ -51,22 +51,20 @@ class Clients:
 def opened_link(link, **how):
     """The address of a link that listens."""
     found = []
-    with listening(link, ANY, **{"certificate": None, "key": None, "opened": found.append, **how}):
+    with link.listening(ANY, **{"certificate": None, "key": None, "opened": found.append, **how}):
         yield found[0]
 
 
 @contextmanager
 def over_network(paths, *, clients=None, wait=None):
     """A carrier to a client for each file; ``clients``: others than honest ones, by their number."""
-    link = Link(len(paths))
+    link = Link(len(paths), wait=wait)
     with opened_link(link) as address:
         there = Clients(address)
         for number, path in enumerate(paths):
-            own = (clients or {}).get(number) or Client(path)
-            there.start(client_app(lambda context, member, own=own: own if member == 0 else None))
+            there.start(((clients or {}).get(number) or Client(path)).answer)
         link.gather(lambda many: None)
-        members = [(node, 0) for node in link.grid.get_node_ids()]
-        yield FlowerCarrier(link.grid, members, [f"client {number + 1}" for number in range(len(paths))], wait=wait)
+        yield link
     there.wait()
 
 

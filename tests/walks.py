@@ -1,6 +1,6 @@
 """How many files a reader opens to follow a record: those with a function that runs between a command, or ``fit``, and the first exact sum.
 
-``python tests/walks.py`` prints the walks; docs/architecture.md names their files. Each walk is run once before it is traced, so that what is
+``python tests/walks.py`` prints the walks as docs/architecture.md names their files, and tests/test_walks.py compares them. Each walk is run once before it is traced, so that what is
 imported and compiled on the way is not counted.
 """
 
@@ -84,6 +84,26 @@ def walks() -> dict[str, list[str]]:
         return {"train": files_on(train), "fit": files_on(fit)}
 
 
+def event() -> list[str]:
+    """The files from a question to the verdict on what it cost, of a run of ``descent``."""
+    asked = (
+        "asking trusted/curator trusted/question trusted/questions/gradient trusted/events trusted/gate trusted/meter"
+    )
+    priced = "trusted/accountants/gdp trusted/accountants/base trusted/accountants/common accounts/purse"
+    told = "statements/statement statements/verify accounts/replay"
+    return [f"{name}.py" for name in f"{asked} {priced} {told}".split()]
+
+
+def by_room(files: list[str]) -> str:
+    """The files under their folders, in the order in which the folders are entered first."""
+    rooms: dict[str, list[str]] = {}
+    for path in files:
+        folder, _, name = path.removesuffix(".py").rpartition("/")
+        rooms.setdefault(f"{folder}/" if folder else "", []).append(name)
+    width = max(map(len, rooms)) + 1 if rooms else 0
+    return "\n".join(f"{room:{max(width, 11)}}{', '.join(names)}" for room, names in rooms.items())
+
+
 if __name__ == "__main__":
-    for start, files in walks().items():
-        print(f"{start}: {len(files)} files\n" + "\n".join(f"  {path}" for path in files))
+    for start, files in {**walks(), "event": event()}.items():
+        print(f"{start}: {len(files)} files\n{by_room(files)}\n")

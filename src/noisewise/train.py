@@ -25,7 +25,7 @@ from .methods.base import size_noise
 from .methods.nonprivate import NonPrivate
 from .protect.learned.private import unrolled
 from .protect.learned.zoo import Learned, as_bytes, from_content
-from .remote.torchrun import started_by_torchrun
+from .remote.transport import started_by_torchrun
 from .trusted.arithmetic import Arithmetic
 from .trusted.events import FULL, FixedBatch, Poisson, Sampling, leaves
 from .trusted.facts import facts_of

@@ -29,7 +29,6 @@ FORMER = {  # today's path: where it stood before, the last place first; submodu
     "remote.clients": "federated",
     "remote.federation": "federation",
     "remote.processes": "records.ranks",
-    "remote.ray_workers": "records.on_ray",
     "remote.transport": "records.line",
     "remote": "records",
     "statements.reading_list": "reading",
@@ -68,6 +67,8 @@ FORMER = {  # today's path: where it stood before, the last place first; submodu
     "trusted.walks.oneshot": "curator.oneshot",
 }
 
+MERGED = {"remote.clients.server": ("federated.direct", "federated.fit")}  # what else stands there today
+
 
 FOLDERS = {
     path.rpartition(".")[0] for path in FORMER if "." in path
@@ -104,9 +105,14 @@ class FormerPaths:
 
     @staticmethod
     def exec_module(module: ModuleType) -> None:
-        state = module.__spec__.loader_state if module.__spec__ else None
-        if state is not None:
-            module.__spec__ = state  # the module's own again: it was made once, under its former name
+        spec = module.__spec__
+        if spec is None or spec.loader_state is None:
+            return
+        module.__spec__ = spec.loader_state  # the module's own again: it was made once, under its former name
+        for other in MERGED.get(spec.name.removeprefix(PACKAGE), ()):
+            vars(module).update(
+                {key: value for key, value in vars(import_module(PACKAGE + other)).items() if key[0] != "_"}
+            )
 
 
 def pytest_configure() -> None:

@@ -13,11 +13,9 @@ from crowds import CLIENT, INDEPENDENT, RECORD, Meddling, a_fit, client_files, o
 
 from noisewise import verify
 from noisewise.remote.clients.client import Client, told_by
-from noisewise.remote.clients.direct import DirectCarrier
-from noisewise.remote.clients.fit import fit_of_clients, ready_clients
 from noisewise.remote.clients.flower import FlowerCarrier
 from noisewise.remote.clients.messages import FAILED, WHOLE, pack_history, pack_question, read_history, read_question
-from noisewise.remote.clients.server import Crowd
+from noisewise.remote.clients.server import Crowd, DirectCarrier, fit_of_clients, ready_clients
 from noisewise.remote.forms import packed, unpacked
 from noisewise.remote.holder import Request
 from noisewise.remote.transport import RankLost
@@ -249,7 +247,7 @@ def exchanged(monkeypatch, replies, wait, pause=0.0):
     now = [0.0]
     clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: None)
     monkeypatch.setattr("noisewise.remote.clients.flower.time", clock)
-    carrier = FlowerCarrier(Slow(replies), [], [], wait=wait, poll=0.0)
+    carrier = FlowerCarrier(Slow(replies), [], [], wait=wait)
     asked = [SimpleNamespace(metadata=SimpleNamespace(dst_node_id=node)) for node in (1, 2)]
     said = []
     for node, content in carrier.exchanged(asked):

@@ -17,7 +17,6 @@ from desk import SCHEMA
 import noisewise
 from noisewise.methods import method_named, registry
 from noisewise.remote.clients.client import Client
-from noisewise.remote.clients.direct import DirectCarrier
 from noisewise.remote.clients.messages import (
     DONE,
     FAILED,
@@ -28,6 +27,7 @@ from noisewise.remote.clients.messages import (
     read_history,
     read_question,
 )
+from noisewise.remote.clients.server import DirectCarrier
 from noisewise.remote.forms import unpacked
 from noisewise.remote.holder import Request
 from noisewise.remote.workers import Sealed

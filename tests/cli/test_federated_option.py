@@ -14,7 +14,7 @@ from desk import SCHEMA
 
 from noisewise.evidence.runs import verify
 from noisewise.remote.clients import flower
-from noisewise.remote.clients.direct import DirectCarrier
+from noisewise.remote.clients.server import DirectCarrier
 
 ASKED = ("train", "clients", "--schema", "schema.toml", "--epsilon", 4, "--delta", 1e-5, "--method", "dpsgd")
 RECORD, CLIENT = ("--federated", "--unit", "record"), ("--federated", "--unit", "client")
@@ -30,7 +30,7 @@ def crowd(tmp_path, monkeypatch):
         carrier, started = DirectCarrier, 0
 
     @contextmanager
-    def simulated(paths, nodes=None):
+    def simulated(paths):
         Simulation.started += 1
         yield Simulation.carrier(paths)
 

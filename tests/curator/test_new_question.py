@@ -21,7 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..stores.sum_limits import POSITIVE, between as from_to
+from ..stores.protocol import POSITIVE, between as from_to
 from ..stores.linear import ROW
 from ..stores.protocol import everywhere
 from ..stores.totals import IntegerTotal
@@ -82,7 +82,7 @@ assert not kind.fits(line.noise_std / 2, how, AnswerLine(line.clip, private.fact
 
 ELSEWHERE = """
 import numpy as np, pytest
-from noisewise.remote.clients.requests import check_request
+from noisewise.remote.clients.messages import check_request
 from noisewise.remote.messages import BadMessage
 from noisewise.remote.forms import packed, unpacked
 from noisewise.remote.holder import Holder, Holding, Request

@@ -10,7 +10,7 @@ from test_clients_law import REFUSED, a_method, budget_for, every
 from noisewise.methods import method_named, registry
 from noisewise.remote.clients.agreement import Agreed
 from noisewise.remote.clients.client import Client
-from noisewise.remote.clients.fit import least_rate
+from noisewise.remote.clients.server import least_rate
 from noisewise.remote.federation import Declared
 from noisewise.remote.transport import RankLost
 

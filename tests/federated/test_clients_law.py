@@ -17,7 +17,7 @@ from noisewise.accounts import Budget
 from noisewise.accounts.purse import Purse
 from noisewise.methods import registry
 from noisewise.remote.clients.client import Client
-from noisewise.remote.clients.fit import fit_of_clients
+from noisewise.remote.clients.server import fit_of_clients
 from noisewise.remote.federation import Federated
 from noisewise.statements.statement import verify_data
 from noisewise.trusted.stores.protocol import SUMS

@@ -13,11 +13,18 @@ import pytest
 from crowds import CLIENT, RECORD, a_fit, alone, client_files, equal, on_clients
 
 from noisewise.remote.clients import flower
-from noisewise.remote.clients.direct import DirectCarrier
+from noisewise.remote.clients.server import DirectCarrier
 from noisewise.remote.transport import RankLost
 
 pytest.importorskip("flwr", reason="the extra noisewise[flower] is not installed")
 LONG = 600  # seconds; far more than it takes
+
+
+@pytest.fixture(autouse=True)
+def silent(monkeypatch):
+    """What noisewise sets for Flower is gone after a test."""
+    for name, value in flower.SILENT.items():
+        monkeypatch.setenv(name, value)
 
 
 class Grid:
@@ -53,24 +60,19 @@ def nodes_of(paths, stand_for=1):
     """Node 100 + p stands for so many clients of the paths, in turns."""
     nodes = -(-len(paths) // stand_for)
 
-    def node(partition):
-        context = SimpleNamespace(node_config={"partition-id": partition})
+    def answer(message):
+        asked = SimpleNamespace(content=message.content, metadata=message.metadata)
+        said = {}
+        original = flower_message()
+        try:
+            patch_message(lambda content, reply_to: said.setdefault("content", content))
+            flower.answer_message(partial(flower._simulated_client, paths), asked, None)
+        finally:
+            patch_message(original)
+        return said["content"]
 
-        def answer(message):
-            asked = SimpleNamespace(content=message.content, metadata=message.metadata)
-            said = {}
-            original = flower_message()
-            try:
-                patch_message(lambda content, reply_to: said.setdefault("content", content))
-                flower.answer_message(partial(flower._dealt, paths, nodes), asked, context)
-            finally:
-                patch_message(original)
-            return said["content"]
-
-        return answer
-
-    members = [(100 + client % nodes, client // nodes) for client in range(len(paths))]
-    return {100 + partition: node(partition) for partition in range(nodes)}, members
+    members = [(100 + client % nodes, client) for client in range(len(paths))]
+    return dict.fromkeys(range(100, 100 + nodes), answer), members
 
 
 def flower_message():
@@ -233,6 +235,7 @@ import os, pathlib, subprocess, sys
 from noisewise.remote.clients.flower import simulated
 if __name__ == "__main__":
     with simulated([pathlib.Path(path) for path in sys.argv[1:]]) as carrier:
+        assert len(list(carrier.ask(b"", {0: b""}))) == 1  # now Ray runs
         import ray
         session = pathlib.Path(ray._private.worker._global_node.get_session_dir_path())
         shut = [place.stat().st_mode & 0o077 == 0 for place in session.parents if "noisewise-" in str(place)]

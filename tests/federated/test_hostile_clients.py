@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from noisewise.accounts import Budget
 from noisewise.accounts.purse import Purse
 from noisewise.methods import method_named
-from noisewise.remote.clients.direct import DirectCarrier
 from noisewise.remote.clients.messages import DONE, FAILED, WHOLE, pack_answer, read_answer
+from noisewise.remote.clients.server import DirectCarrier
 from noisewise.remote.transport import RankLost
 from noisewise.trusted.stores.protocol import SUMS, THETA, HeldRecords, everywhere, norm_within
 from noisewise.trusted.stores.totals import IntegerTotal

@@ -6,9 +6,6 @@ import time
 
 import numpy as np
 import pytest
-
-pytest.importorskip("flwr", reason="noisewise[flower] is not installed")
-
 from crowds import CLIENT, RECORD, a_fit, alone, client_files, equal, on_clients, totals_of
 from networks import over_network
 
@@ -17,8 +14,8 @@ from noisewise.accounts.purse import Purse
 from noisewise.methods import registry
 from noisewise.remote.clients.agreement import Agreed
 from noisewise.remote.clients.client import Client
-from noisewise.remote.clients.direct import DirectCarrier
 from noisewise.remote.clients.messages import WHOLE, pack_answer, read_question
+from noisewise.remote.clients.server import DirectCarrier
 from noisewise.remote.federation import Federated
 from noisewise.remote.transport import RankLost
 
@@ -104,4 +101,4 @@ def test_a_client_answers_only_by_the_schema_that_it_wants(tmp_path):
     refused = pytest.raises(ValueError, match="client 2: does not fit the schema")
     with over_network(paths, clients={1: other}) as carrier, refused:
         on_clients(fit, paths, RECORD, carrier=carrier)
-    assert not same.refusal and "the server's schema is another one than --schema" in other.refusal
+    assert not same.refusal and "the server's schema is not that of --schema" in other.refusal

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ranks import made_up
 
-from noisewise.remote.clients.direct import DirectCarrier
 from noisewise.remote.clients.one_record import OneRecord, Together
+from noisewise.remote.clients.server import DirectCarrier
 from noisewise.trusted.losses import Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Linear
 from noisewise.trusted.process import own_settings

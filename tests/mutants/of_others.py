@@ -231,10 +231,10 @@ MUTANTS = (
     ),
     Mutant(
         "a lost place forgets what its rows are made of",
-        "            self._told[arguments[1]] = Told(request, arguments[1], arguments[0])",
-        "            self._told[arguments[1]] = Told(request, arguments[1], None)",
+        "            self._told[arguments[1]] = request, arguments[0]",
+        "            self._told[arguments[1]] = request, None",
         ("tests/records/test_history.py",),
-        "remote/history.py",
+        "remote/holder.py",
     ),
     Mutant(
         "a rank calls whatever it is told to",
@@ -287,10 +287,10 @@ MUTANTS = (
     ),
     Mutant(
         "a cluster is asked by an address that imports a module",
-        "if address is not None and not PLACE.fullmatch(address):",
+        "if address is not None and not ADDRESS.fullmatch(address):",
         "if False:",
         ("tests/attacks/test_workers_attacks.py::test_an_address_is_that_of_a_cluster_that_is_there",),
-        "remote/ray_workers.py",
+        "remote/workers.py",
     ),
     Mutant(
         "a client answers more questions than it agreed to",
@@ -367,7 +367,7 @@ MUTANTS = (
         "or (np.diff(rows) <= 0).any()):",
         "):",
         (SERVER + "no_row_counts_twice_in_a_batch",),
-        "remote/clients/requests.py",
+        "remote/clients/messages.py",
     ),
     Mutant(
         "a theta is read beyond its end",

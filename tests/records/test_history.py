@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ranks import made_up
 
-from noisewise.remote.history import History
-from noisewise.remote.holder import Holder, Holding, Request
+from noisewise.remote.holder import History, Holder, Holding, Request
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import Linear
 from noisewise.trusted.stores.totals import Drawn

@@ -19,8 +19,7 @@ from noisewise.methods import method_named
 from noisewise.methods.preparation import TableColumn
 from noisewise.remote.holder import Holder, Holding, Request
 from noisewise.remote.processes import PiecePlaces, cut
-from noisewise.remote.torchrun import restarts, started_by_torchrun
-from noisewise.remote.transport import RankLost
+from noisewise.remote.transport import RankLost, restarts, started_by_torchrun
 from noisewise.train import Records, train
 from noisewise.trusted.events import Gaussian
 from noisewise.trusted.losses import Logistic, Softmax, Squared
@@ -96,7 +95,7 @@ def test_labels_that_do_not_go_with_the_rows_stop_the_run():
     y[3] = NO_LABEL
     rows, labels, lead = spread(X, y, Linear(4, Logistic()), 2)
     lead._holder._counted = lambda classes: np.ones(3, bool)
-    with pytest.raises(RankLost, match="other labels"):
+    with pytest.raises(RankLost, match="as many labels as rows"):
         curator(rows, labels, Linear(4, Logistic()))
 
 

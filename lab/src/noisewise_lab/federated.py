@@ -23,9 +23,7 @@ import numpy as np
 import pandas as pd
 
 from noisewise.accounts import Budget
-from noisewise.remote.clients.direct import DirectCarrier
-from noisewise.remote.clients.fit import fit_of_clients, ready_clients
-from noisewise.remote.clients.server import Carrier, Crowd
+from noisewise.remote.clients.server import Carrier, Crowd, DirectCarrier, fit_of_clients, ready_clients
 from noisewise.remote.federation import Federated
 from noisewise.tables.fit.build import fit_of_files, ready_files
 from noisewise.tables.fit.fit import Fit

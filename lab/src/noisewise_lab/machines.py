@@ -192,8 +192,7 @@ def _holding(part: int, rows: int, columns: int) -> Any:
 @contextmanager
 def _ray(rows: int, columns: int) -> Iterator[Ask]:
     from noisewise.remote.processes import Lead
-    from noisewise.remote.ray_workers import RayCluster
-    from noisewise.remote.workers import WorkerLine
+    from noisewise.remote.workers import RayCluster, WorkerLine
     from noisewise.trusted.losses import Logistic
     from noisewise.trusted.models import Linear
 

@@ -1,4 +1,4 @@
-"""How records that lie with clients are asked, as plain data, and what a statement says about it."""
+"""How records that lie with clients are asked, as plain data, and how a statement describes it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ MAX_LOCAL_STEPS = 1000
 
 @dataclass(frozen=True)
 class Federated:
-    """How records that lie with clients are asked: what is protected, and what of who does not answer.
+    """How records that lie with clients are asked.
 
-    ``local_steps`` of size ``local_rate`` make a client's vector, where a client is the unit; ``wait``: how many seconds an
-    answer may take, None for as long as it takes.
+    Args:
+        unit: what is protected, a record or a client with all its rows.
+        availability: ``"independent"`` if whether a client answers is assumed not to depend on the records.
+        local_steps: steps of size ``local_rate`` that make a client's vector, where a client is the unit.
+        wait: seconds that an answer may take; None for as long as it takes.
     """
 
     unit: str
@@ -26,7 +29,7 @@ class Federated:
 
     def __post_init__(self) -> None:
         if self.unit not in ("record", "client"):
-            raise ValueError(f"--unit is {self.unit!r}; pass record or client: what one of more or less hardly changes")
+            raise ValueError(f"--unit is {self.unit!r}; pass record or client: what the noise protects")
         if self.availability not in ("required", "independent"):
             raise ValueError(
                 f"--availability is {self.availability!r}; pass independent where answering does not depend on the records, "
@@ -50,10 +53,11 @@ class Federated:
 
 @dataclass(frozen=True)
 class Declared:
-    """What a server declares to its clients before they join: over how many records its sums are, as far as it is known then.
+    """What a server declares to its clients before they join about the size of its sums.
 
-    ``rate``: the least share of the records that a question is about, in expectation, 1.0 where it is always all of them;
-    ``clients``: how many clients there are, where that is public. None where it is not known or not public.
+    Args:
+        rate: the least share of the records that a question is about, in expectation; 1.0 if it is always all of them, None if not known.
+        clients: the number of clients; None if it is not public.
     """
 
     rate: float | None = None
@@ -67,7 +71,7 @@ class Declared:
 
 
 def what_the_server_sees(federated: Mapping[str, Any]) -> str:
-    """What is trusted of a server, in words."""
+    """What a server sees, in the words of a statement."""
     sees = (
         "one clipped vector, or what one row adds to a statistic, of each client that it asks,"
         if federated["unit"] == "client"
@@ -78,7 +82,7 @@ def what_the_server_sees(federated: Mapping[str, Any]) -> str:
 
 
 def taken_for_granted(federated: Mapping[str, Any]) -> list[str]:
-    """What a price takes for granted about clients."""
+    """What a price assumes of clients, in the words of a statement."""
     if federated["unit"] == "client":
         words = [
             "a client counts once per question, with one vector that the server has checked to be clipped; one that does "

@@ -1,8 +1,8 @@
-"""Requests and replies as messages: which objects of noisewise they may hold, each spelled out by its fields.
+"""Requests and replies as messages: the objects of noisewise that they may hold, each spelled out by its fields.
 
-``CLASSES`` is all that can be made of a message. An object is a dict with its class's name under the key "" and its fields, exactly
-those that its class has, and is made by its own constructor, which checks them. What else is in a message is plain data
-(:mod:`noisewise.messages`). ``ELSEWHERE`` names what only processes of the data holder tell each other: files.
+Nothing but ``CLASSES`` can be made of a message. An object is a dict with the name of its class under the key "" and exactly the fields of
+that class, whose constructor checks them. Everything else in a message is plain data (:mod:`noisewise.messages`). ``ELSEWHERE`` names the
+objects that only processes of the data holder may send each other, because they name files.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def packed(value: Any) -> bytes:
 
 
 def unpacked(body: bytes | memoryview, limit: int = MAX_BYTES, *, without: Set[str] = frozenset()) -> Any:
-    """The value of a message of at most ``limit`` bytes; ``without``: kinds of objects that have no place in it."""
+    """The value of a message of at most ``limit`` bytes; ``without``: kinds of objects that it may not hold."""
     return _made(unpack(body, limit), without)
 
 
 @cache
 def _class(name: str) -> tuple[type, tuple[str, ...]]:
-    """The class of a name, and what its fields are called."""
+    """The class of a name, and the names of its fields."""
     found = getattr(import_module(f"noisewise.{CLASSES[name]}"), name)
     return found, tuple(field.name for field in fields(found)) if is_dataclass(found) else found._fields
 
@@ -66,11 +66,11 @@ def _spelled(value: Any) -> Any:
     name = kind.__name__
     if CLASSES.get(name) == kind.__module__.removeprefix("noisewise."):
         return {KIND: name} | {field: _spelled(getattr(value, field)) for field in _class(name)[1]}
-    return value  # plain, or refused by who packs it
+    return value  # plain data, or refused by pack
 
 
 def _made(data: Any, without: Set[str]) -> Any:
-    """The value that plain data stand for."""
+    """The value that plain data stands for."""
     kind = type(data)
     if kind in (list, tuple):
         return kind([_made(each, without) for each in data])
@@ -97,12 +97,12 @@ def _constructed(name: str, parts: Mapping[str, Any]) -> Any:
         raise BadMessage
     try:
         return make(**parts)
-    except Exception:  # a class says in its own words what it refuses
+    except Exception:  # the words of a class may quote what it refuses
         raise BadMessage from None
 
 
 def _texts(entries: Any, objects: Any) -> Any:
-    """A vector of texts, perhaps with numbers among them where it is one of objects."""
+    """A vector of texts; one of objects may also hold numbers."""
     allowed = (str, bool, int, float) if objects else (str,)
     if type(entries) is not list or type(objects) is not bool or any(type(each) not in allowed for each in entries):
         raise BadMessage

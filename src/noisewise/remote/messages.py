@@ -1,17 +1,16 @@
 """Plain data as bytes, for every message of noisewise: between server and clients, ranks, workers, host and guest.
 
-A value is None, a bool, an int, a float, a str, bytes, a list, a tuple, a dict with str keys, or an array or a scalar of numpy of
-one of ``DTYPES``. Nothing else can be written or read: reading a message makes numbers, texts and lists of them, and calls nothing
-that a message names.
+A value is None, a bool, an int, a float, a str, bytes, a list, a tuple, a dict with str keys, or an array or a scalar of numpy of one of
+``DTYPES``. Nothing else can be written or read, and reading calls nothing that a message names.
 
-A value is one byte for its kind, then what it is made of. Lengths, counts and sides of arrays have 8 bytes; numbers are
-little-endian; an array is its dtype, the number of its sides, the sides, and its entries in C order. Each value has one spelling:
-what was read packs into the same bytes again.
+A value is one byte for its kind, then its contents. Lengths, counts and sides of arrays have 8 bytes; numbers are little-endian; an array
+is its dtype, the number of its sides, the sides, and its entries in C order. Each value has one spelling: what was read packs into the
+same bytes again.
 
-*Reading costs no more than what is there.* The length of a message is checked first. A length, count or shape is checked against
-the bytes that are left before anything is made of it; depth and number of values are bounded. So time is linear in the length of
-a message, and memory is at most ``MAX_GROWTH`` times it. Whatever is wrong with a message, the error is :class:`BadMessage` with
-the same words, which say nothing about what was read.
+*Reading costs no more than the length of the message.* That length is checked first. A length, count or shape is checked against the bytes
+that are left before anything is made of it; depth and number of values are bounded. So time is linear in the length of a message, and
+memory is at most ``MAX_GROWTH`` times it. Whatever is wrong with a message, the error is :class:`BadMessage` with the same words, which
+reveal nothing of what was read.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ MAX_VALUES = 1 << 20  # of a message, those inside others included
 MAX_DEPTH = 32  # of values inside each other
 MAX_INT_BYTES = 128  # of an int: 1,024 bits with its sign
 MAX_SIDES = 8  # of an array
-MAX_EMPTY = 1 << 24  # entries that an empty array would have if its sides of length 0 had length 1
+MAX_EMPTY = 1 << 24  # entries that an empty array would have if each side of length 0 had length 1
 MAX_GROWTH = 64  # bytes of memory for each byte of a message
 DTYPES = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")  # bool, integers and floats, by number
 
@@ -39,14 +38,14 @@ _LENGTH, _FLOAT = struct.Struct("<Q"), struct.Struct("<d")
 
 
 class BadMessage(ValueError):
-    """Bytes that are not a message, or a larger one than is read here."""
+    """Bytes that are not a message, or too large a one."""
 
     def __init__(self) -> None:
         super().__init__("this is not a message of noisewise, or it is too large")
 
 
 def pack(value: Any) -> bytes:
-    """A value as bytes; TypeError for what is not plain data, ValueError for more than :func:`unpack` reads.
+    """A value as bytes; TypeError if it is not plain data, ValueError if it is more than :func:`unpack` reads.
 
     >>> unpack(pack({"clip": 1.0, "sums": (2**70, None)}))
     {'clip': 1.0, 'sums': (1180591620717411303424, None)}
@@ -57,7 +56,7 @@ def pack(value: Any) -> bytes:
 
 
 def unpack(data: bytes | bytearray | memoryview, limit: int = MAX_BYTES, *, values: int = MAX_VALUES) -> Any:
-    """The value that at most ``limit`` bytes stand for, made of at most ``values`` values; BadMessage for anything else."""
+    """The value of a message of at most ``limit`` bytes and ``values`` values; BadMessage for anything else."""
     body = memoryview(data)
     if body.nbytes > limit:
         raise BadMessage
@@ -96,7 +95,7 @@ class _Writer:
 
 
 def _single(value: Any) -> bytes:
-    """A value that holds no others; of exactly these types, since a subclass may mean something else."""
+    """A value that holds no others, of exactly these types: a subclass may mean something else."""
     kind = type(value)
     if value is None:
         return bytes([NONE])
@@ -122,12 +121,12 @@ def _text(value: str) -> bytes:
     try:
         body = value.encode()
     except UnicodeEncodeError:
-        raise ValueError("a text in a message is made of Unicode characters, without lone surrogates") from None
+        raise ValueError("a text in a message must be valid Unicode, without lone surrogates") from None
     return _LENGTH.pack(len(body)) + body
 
 
 def _int_bytes(value: int) -> int:
-    """How many bytes an int takes with its sign."""
+    """The bytes of an int with its sign."""
     return (value.bit_length() + 8) // 8
 
 

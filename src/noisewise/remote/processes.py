@@ -1,12 +1,12 @@
 """Records that lie at several processes (ranks): each adds up its own pieces in integers, and rank 0 adds up the sums.
 
-Pieces are numbered; each is dealt to one rank. Rank 0 holds the curator, its meter and the stream of noise, and draws who joins
-a batch over all records, in the order of pieces: how many ranks there are changes no bit of what is drawn or added up. The
-other ranks hold rows and serve. They hold no meter and no stream, and release nothing.
+Pieces are numbered; each is dealt to one rank. Rank 0 holds the curator, its meter and the stream of noise, and draws batches over all
+records, in the order of pieces: the number of ranks changes no bit of what is drawn or added up. The other ranks hold rows and answer.
+They hold no meter and no stream, and release nothing.
 
-*Guarantee*: a total is the sum over all pieces, each exactly once, or the question fails: every rank's reply names the
-number of the request and the pieces that its rows are made of, which must be those that were dealt to it. A question that fails
-stays charged, and nothing is asked after it. Rows of an earlier deal are asked nothing: other rows lie there by then.
+*Guarantee*: a total is the sum over all pieces, each exactly once, or the question fails: every reply names the number of the request and
+the pieces that its rows are made of, which must be those that were dealt to its rank. A question that fails stays charged, and nothing is
+asked after it. Rows of an earlier deal are asked nothing: other rows lie there by then.
 """
 
 from __future__ import annotations
@@ -27,26 +27,23 @@ from ..trusted.stores.grid import MAX_ROWS, Allocator, in_memory
 from ..trusted.stores.protocol import Elsewhere, HeldRecords, Parts
 from ..trusted.stores.totals import Drawn, FloatRows, Floats, IntegerTotal
 from .holder import Holder, Reply, Request
-from .transport import RankLost, Transport
+from .transport import STAYS, RankLost, Transport
 
-STAYS = "; this run stops, and what was reserved stays charged"
-LATER = "other rows were dealt since, and lie where these did; read these again, or with a lead of their own"
+OVERTAKEN = "other rows were dealt since, and lie where these did; read these again, or with a lead of their own"
 Dealt = Sequence[Sequence[int]]  # the pieces of each rank
 
 
 class Lead:
-    """Rank 0's side: asks every rank, itself among them, and takes one reply of each.
-
-    ``holds``: whether pieces are dealt to rank 0, too; where none are, it answers for no rows: with the zero of every sum.
-    """
+    """Rank 0's side: asks every rank, itself among them, and takes one reply of each."""
 
     def __init__(self, line: Transport, holder: Holder, *, holds: bool = True) -> None:
+        """``holds``: whether pieces are dealt to rank 0, too; if not, it answers with the zero of every sum."""
         self._line, self._holder, self._first = line, holder, 0 if holds else 1
         self._number, self._versions, self._broken, self._stopped = 0, 0, "", False
         self._dealt: tuple[tuple[int, ...], ...] | None = None
         self._unused: list[int] = []
         self._asking = threading.RLock()  # one question after the other, whoever asks
-        self._owed = False  # replies that were not taken: a rank that waits to be heard hears nothing
+        self._owed = False  # whether replies were not taken: a rank that still sends one does not read
 
     @property
     def world_size(self) -> int:
@@ -63,31 +60,31 @@ class Lead:
         return bool(self._broken)
 
     def version(self) -> int:
-        """A number for records as they are laid out next."""
+        """A new number, for records that are laid out next."""
         self._versions += 1
         return self._versions
 
     def unused(self, version: int) -> None:
-        """Let the ranks drop records that nobody holds any more, when they are asked next."""
+        """Let the ranks drop records that nobody uses any more, when they are asked next."""
         self._unused.append(version)
 
     def deal(self, pieces: int) -> tuple[tuple[int, ...], ...]:
-        """Which pieces go to which rank: piece p to rank p mod ranks, of those that hold any."""
+        """Deal pieces in turns to the ranks that hold any; which rank has which."""
         first, holding = self._first, self.world_size - self._first
         self._dealt = ((),) * first + tuple(tuple(range(rank, pieces, holding)) for rank in range(holding))
         return self._dealt
 
     def everyone(self, act: str, *arguments: Any, dealt: Dealt | None = None) -> list[Any]:
-        """What every rank says to the same request."""
+        """Every rank's answer to the same request."""
         return self.each(act, [arguments] * self.world_size, dealt=dealt)
 
     def each(self, act: str, arguments: Sequence[tuple[Any, ...]], *, dealt: Dealt | None = None) -> list[Any]:
-        """What every rank says to its request, in the order of ranks. ``dealt``: the deal whose rows are asked about."""
+        """Every rank's answer to its own request, in the order of ranks. ``dealt``: the deal whose rows are asked about."""
         with self._asking:
             if self._broken:
                 raise RankLost(self._broken)
             if dealt is not None and dealt is not self._dealt:
-                raise RankLost(LATER)
+                raise RankLost(OVERTAKEN)
             if self._unused and act != "forget":
                 forgotten, self._unused = tuple(self._unused), []
                 self.everyone("forget", forgotten)
@@ -95,11 +92,13 @@ class Lead:
             return self._asked(act, [Request(self._number, act, each) for each in arguments])
 
     def _asked(self, act: str, requests: list[Request]) -> list[Any]:
-        """What every rank says to a request that may be asked."""
+        """Every rank's answer to a request that may be asked."""
         try:
             replies = self._replies(requests)
             self._check(replies)
-        except BaseException as error:  # also when stopped in the middle: later replies would be taken for others
+        except (
+            BaseException
+        ) as error:  # also when interrupted: later replies would be taken for those of another request
             self._broken = str(error) if isinstance(error, RankLost) else f"a question was not answered{STAYS}"
             raise
         troubled = [rank for rank, reply in enumerate(replies) if reply.trouble is not None]
@@ -114,7 +113,7 @@ class Lead:
         raise RankLost(self._broken)
 
     def _replies(self, requests: list[Request]) -> list[Reply]:
-        """One reply of each; of the others also when a rank is lost, so that they hear what is said next."""
+        """One reply of each rank; of the others also when one is lost, so that they read what is sent next."""
         self._owed, lost = True, None
         asked, replies = [], []
         for rank in range(1, self.world_size):
@@ -135,7 +134,7 @@ class Lead:
         return replies  # type: ignore[return-value]
 
     def _check(self, replies: list[Reply]) -> None:
-        """Every piece answered this request, once: each rank for those dealt to it and no others."""
+        """Refuse replies in which not every piece answers this request once: each rank for those dealt to it."""
         for rank, reply in enumerate(replies):
             if type(reply) is not Reply or reply.number != self._number:
                 raise RankLost(f"rank {rank} answered another question{STAYS}")
@@ -143,11 +142,11 @@ class Lead:
                 raise RankLost(f"a piece of rank {rank} answered twice or not at all{STAYS}")
 
     def stop(self, result: Any = None) -> None:
-        """Let the other ranks go, with what was released; ranks that are gone are not missed."""
+        """Let the other ranks go, with what was released; ranks that are gone are skipped."""
         if self._stopped:
             return
         self._stopped, self._broken = True, self._broken or "the run is over; nothing more is asked"
-        if self._owed:  # who waits to be heard would not hear this: the end of the line says enough
+        if self._owed:  # a rank that still sends would not read this, and sees the line end
             self._line.close()
             return
         for rank in range(1, self.world_size):
@@ -155,7 +154,7 @@ class Lead:
                 self._line.send(rank, Request(self._number + 1, "stop", (result,)))
 
     def close(self) -> None:
-        """Let all go, and the line with them."""
+        """Let all ranks go, and close the line."""
         self.stop()
         self._line.close()
 
@@ -184,7 +183,7 @@ class PiecePlaces:
             raise ValueError(f"more than {most} records do not fit; pass fewer")
 
     def parts(self, drawn: Drawn) -> list[Drawn]:
-        """What of a batch lies at which rank, by numbers of its own."""
+        """Each rank's part of a batch, by the rank's own numbers of records."""
         if drawn.rows is None:
             return [drawn] * self._ranks
         piece = np.searchsorted(self._starts, drawn.rows, side="right") - 1
@@ -193,22 +192,19 @@ class PiecePlaces:
 
     def in_order(self, parts: Sequence[Any]) -> Any:
         """Rows of every rank, as one array in the order of pieces."""
-        cut = [
-            parts[rank][at : at + length]
-            for rank, at, length in zip(self.rank_of.tolist(), self._at, self.lengths, strict=True)
-        ]
-        return np.concatenate(cut)
+        pieces = zip(self.rank_of.tolist(), self._at, self.lengths, strict=True)
+        return np.concatenate([parts[rank][at : at + length] for rank, at, length in pieces])
 
 
 class RowsElsewhere(Elsewhere):
-    """Stands on rank 0 for rows that lie at all ranks, on their way to a curator."""
+    """Stands on rank 0 for rows that lie at all ranks, until a curator lays them out."""
 
     ndim: ClassVar[int] = 2
 
     def __init__(
         self, lead: Lead, places: PiecePlaces, columns: int, *, shapes: Sequence[tuple[int, ...]] | None = None
     ) -> None:
-        """``shapes``: of one record's tensors, where records are not rows; every rank then has a model of its own."""
+        """``shapes``: of one record's tensors, where records are tensors; every rank then has a model of its own."""
         self._lead, self._places, self._shapes = lead, places, shapes
         self.shape = (places.records, columns)
 
@@ -235,7 +231,7 @@ class RowsElsewhere(Elsewhere):
             np.ones(length, np.bool_) if part is None else part for part, length in zip(parts, lengths, strict=True)
         ]
         if any(len(part) != length for part, length in zip(whole, lengths, strict=True)):
-            raise RankLost(f"the ranks know of other labels than they have rows{STAYS}")
+            raise RankLost(f"the ranks do not have as many labels as rows{STAYS}")
         return np.asarray(self._places.in_order(whole))
 
 
@@ -250,7 +246,7 @@ class ShapeElsewhere:
 
 
 class RankRecords(HeldRecords):
-    """Private rows at all ranks, behind exact integer totals: for a curator as any others."""
+    """Private rows at all ranks, which a curator asks for exact integer totals as it asks any others."""
 
     def __init__(
         self, lead: Lead, places: PiecePlaces, version: int, known: Sequence[Any], coins: Coins | None = None
@@ -277,9 +273,12 @@ class RankRecords(HeldRecords):
         return self._arithmetic
 
     def summed(self, name: str, drawn: Drawn, *arguments: Any, **options: Any) -> Any:
-        """Every sum that records can be asked for, by its name, of all ranks."""
-        plainly = [tuple(each) if isinstance(each, list) else each for each in arguments]
-        return self._total(name, drawn, *plainly, **options)
+        """A sum over all ranks, by its name: of all sums that records can be asked for."""
+        plain = tuple(tuple(each) if isinstance(each, list) else each for each in arguments)
+        parts = self._places.parts(drawn)
+        seeds = [None] * len(parts) if self._coins is None else self._coins(len(parts)).tolist()
+        requests = [(self._version, name, part, plain, options, seed) for part, seed in zip(parts, seeds, strict=True)]
+        return _added(self._lead.each("total", requests, dealt=self._places.dealt))
 
     def unit_rows(self, drawn: Drawn) -> Parts:
         raise TypeError("rows stay at their ranks; ask for a sum of them")
@@ -288,7 +287,7 @@ class RankRecords(HeldRecords):
         return self.unit_rows(drawn)
 
     def float_rows(self) -> FloatRows:
-        """All rows and labels, here: walks and minimisers go over them one by one."""
+        """All rows and labels, in this process: walks and minimisers go over them one by one."""
         parts = self._lead.everyone("rows", self._version, dealt=self._places.dealt)
         rows, labels = (self._places.in_order([part[i] for part in parts]) for i in (0, 1))
         return FloatRows(rows, labels)
@@ -307,29 +306,21 @@ class RankRecords(HeldRecords):
         known = self._lead.everyone("change", self._version, new, name, arguments, dealt=self._places.dealt)
         return RankRecords(self._lead, self._places, new, known)
 
-    def _total(self, name: str, drawn: Drawn, *arguments: Any, **options: Any) -> Any:
-        parts = self._places.parts(drawn)
-        seeds = [None] * len(parts) if self._coins is None else self._coins(len(parts)).tolist()
-        requests = [
-            (self._version, name, part, arguments, options, seed) for part, seed in zip(parts, seeds, strict=True)
-        ]
-        return _added(self._lead.each("total", requests, dealt=self._places.dealt))
-
 
 def _added(totals: Sequence[Any]) -> Any:
-    """The sum of all ranks' totals: integers, so that no order matters."""
+    """The sum of all ranks' totals, in integers, where no order matters."""
     first = totals[0]
     if isinstance(first, list):
         return [_added(parts) for parts in zip(*totals, strict=True)]
     for other in totals[1:]:
-        same = type(other) is type(first) and _stands_for(other) == _stands_for(first)
-        if not same:
+        if type(other) is not type(first) or _stands_for(other) != _stands_for(first):
             raise RankLost(f"the ranks added up different things{STAYS}")
         first = first + other
     return first
 
 
 def _stands_for(total: Any) -> tuple[Any, ...]:
+    """What the entries of a total are: only totals of the same are added."""
     if isinstance(total, IntegerTotal):
         return total.values.shape, total.values.dtype.str, total.ones, total.one, total.step
     return total.shape, total.dtype.str
@@ -338,7 +329,7 @@ def _stands_for(total: Any) -> tuple[Any, ...]:
 def spread_tensors(
     lead: Lead, maker: str, pieces: int, shapes: Callable[[], Sequence[Sequence[tuple[int, ...]]]], most: int
 ) -> tuple[RowsElsewhere, tuple[ShapeElsewhere, ...]]:
-    """Records of tensors, which every rank makes by its own ``maker``; ``shapes`` of one record's inputs and targets."""
+    """Records of tensors, which every rank makes by its own ``maker``; ``shapes``: of one record's inputs and targets."""
     dealt = lead.deal(pieces)
     places = PiecePlaces(dealt, lead.everyone("make", maker, dealt=dealt), most)
     if len({*lead.everyone("stamp", dealt=dealt)}) > 1:
@@ -352,6 +343,6 @@ def spread_tensors(
 
 
 def cut(records: int, length: int, rank: int, world_size: int) -> list[range]:
-    """Which records of a data set lie at a rank: contiguous pieces of a fixed, public ``length``, dealt in turns."""
+    """The records of a data set that lie at a rank: contiguous pieces of a fixed, public ``length``, dealt in turns."""
     starts = range(rank * length, records, world_size * length)
     return [range(start, min(start + length, records)) for start in starts]

@@ -1,29 +1,38 @@
-"""A line to workers that may be lost: a lost one is started anew, reads its pieces again, and hears the question once more.
+"""Workers that may be lost, such as the actors of a Ray cluster: a lost one is replaced, reads its pieces again, and is asked again.
 
-The driver is rank 0 and holds no rows; worker w is rank w. Each question is asked of every worker, whose one reply names the
-question and the pieces it answers for, and :class:`~noisewise.remote.processes.Lead` takes no sum that is not made of every piece
-once. A worker that dies, or says nothing for too long, is ended and replaced; whatever it may still say of the question goes
-to nobody. Its successor is asked the same question, with the same rows drawn and the same secret words: a question has one
-answer, however often it was asked. A piece that has other rows than at first stops the run.
+The driver is rank 0 and holds no rows; worker w is rank w. Each reply names the question and the pieces it answers for, and
+:class:`~noisewise.remote.processes.Lead` takes no sum that is not made of every piece once. A worker that dies, or says nothing for too
+long, is ended and replaced, and whatever it may still say is not read. Its successor gets the same question with the same drawn rows and
+the same secret words: a question has one answer, however often it was asked. If the successor's rows are not the same, the run stops.
 
-What is said is sealed (:class:`Sealed`): an engine that keeps messages on disk keeps nothing readable of them.
+Messages are sealed (:class:`Sealed`), so that an engine that keeps them on disk keeps nothing readable. Ray carries them and finds
+machines for workers; it decides nothing, restarts nothing and asks nothing twice by itself. It shows no dashboard, reports nothing to its
+makers, prints nothing, and in a cluster that is started here writes no message to disk. Every Ray cluster listens on the network and
+runs the code of whoever may connect; one that is started here accepts only processes of this user, which know its token.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import json
 import os
+import re
+import secrets
+import socket
+import sys
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from .._version import __version__
 from .forms import packed, unpacked
-from .history import History
-from .holder import Holder, Reply, Request
-from .transport import MAX_BYTES, RankLost, patience
+from .holder import History, Holder, Reply, Request
+from .transport import MAX_BYTES, STAYS, RankLost, patience
 
-STAYS = "; this run stops, and what was reserved stays charged"
 START_SECONDS = 300.0  # that a cluster has to find room for a worker
-MAX_ATTEMPTS = 4  # workers tried for one question, one after the other
+MAX_ATTEMPTS = 4  # workers that are tried for one question, one after the other
 
 
 class Gone(ConnectionError):
@@ -43,7 +52,7 @@ class Cluster(Protocol):
 
 
 class Sealed:
-    """Messages under a key of one worker, by AES-GCM. ``way``: from whom to whom, so that none is taken for its answer."""
+    """Messages under a key of one worker, by AES-GCM. ``way``: the direction, so that a question is never taken for its answer."""
 
     def __init__(self, key: bytes) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -59,7 +68,7 @@ class Sealed:
 
 
 class Worker:
-    """The side of one worker: a holder of pieces behind sealed messages. It draws no noise and keeps no account."""
+    """One worker's side: a holder of pieces behind sealed messages. It draws no noise and keeps no account."""
 
     def __init__(self, holder: Callable[[], Holder]) -> None:
         self._holder = holder()
@@ -84,8 +93,8 @@ class _Place:
 
     def __init__(self, rank: int) -> None:
         self.rank, self.worker, self.history = rank, None, History()
-        self.sealed: Sealed | None = None  # by a key that nobody but this worker has; its successor has another
-        self.said: dict[int, Any] = {}  # by number: what was answered to requests that made rows
+        self.sealed: Sealed | None = None  # by a key that only this worker has; its successor has another
+        self.said: dict[int, Any] = {}  # by number: the answers to requests that made rows
         self.asked: Request | None = None
         self.ticket: Any = None
 
@@ -104,7 +113,7 @@ class WorkerLine:
             for place in self._places.values():
                 place.worker = cluster.start()
             for place in self._places.values():
-                self._met(place)
+                self._meet(place)
         except BaseException as error:
             self.close()
             if isinstance(error, Gone):
@@ -112,15 +121,15 @@ class WorkerLine:
             raise
 
     def send(self, to: int, message: Request) -> None:
-        """Ask one worker; what it says is taken by :meth:`receive`."""
+        """Ask one worker; :meth:`receive` takes its reply."""
         place = self._places[to]
         if self._closed or place.worker is None:
             raise RankLost(f"worker {to} is gone; this run stops")
         place.asked = message
         if message.act == "stop":
-            self._ended(place)
-            return
-        place.ticket = self._ask(place, message)
+            self._end(place)
+        else:
+            self._ask(place, message)
 
     def receive(self, of: int) -> Reply:
         """The reply of a worker to what it was asked last; of another worker in its place, if it was lost."""
@@ -129,10 +138,10 @@ class WorkerLine:
             try:
                 if attempt:
                     self._replace(place)
+                assert place.asked is not None
                 reply = self._reply(place, place.asked)
             except Gone:
                 continue
-            assert place.asked is not None
             self._remember(place, place.asked, reply)
             return reply
         raise RankLost(f"worker {of} was lost {MAX_ATTEMPTS} times with one question{STAYS}")
@@ -142,32 +151,32 @@ class WorkerLine:
         if not self._closed:
             self._closed = True
             for place in self._places.values():
-                self._ended(place)
+                self._end(place)
             self._cluster.close()
 
-    def _ask(self, place: _Place, request: Request) -> Any:
+    def _ask(self, place: _Place, request: Request) -> None:
         assert place.sealed is not None
-        return self._cluster.ask(place.worker, "answer", place.sealed.seal(request, b"asked"))
+        place.ticket = self._cluster.ask(place.worker, "answer", place.sealed.seal(request, b"asked"))
 
-    def _reply(self, place: _Place, request: Request | None) -> Reply:
-        """What the worker says; nothing but its reply to this request, for whose ticket alone it is waited."""
+    def _reply(self, place: _Place, request: Request) -> Reply:
+        """The worker's reply to this request, and nothing else that it may say."""
         sealed = self._cluster.wait(place.ticket, self._wait)
         try:
             assert place.sealed is not None
             reply = place.sealed.open(sealed, b"answered")
         except Exception:  # not sealed by this worker, or not made of what messages are made of
             reply = None
-        if type(reply) is not Reply or request is None or reply.number != request.number:
+        if type(reply) is not Reply or reply.number != request.number:
             raise RankLost(f"worker {place.rank} answered another question{STAYS}")
         return reply
 
     def _replace(self, place: _Place) -> None:
-        """Another worker in the place of one that was lost: it makes the same rows, and is asked the same."""
-        self._ended(place)
+        """Put another worker in the place of a lost one: it makes the same rows, and is asked the same."""
+        self._end(place)
         place.worker = self._cluster.start()
-        self._met(place)
+        self._meet(place)
         for request in place.history.needed():
-            place.ticket = self._ask(place, request)
+            self._ask(place, request)
             reply = self._reply(place, request)
             if reply.trouble is not None:
                 raise RankLost(
@@ -176,16 +185,16 @@ class WorkerLine:
             if request.act != "forget" and (reply.value, reply.mark) != place.said.get(request.number):
                 raise RankLost(f"worker {place.rank} was lost, and its files are no longer what they were{STAYS}")
         assert place.asked is not None
-        place.ticket = self._ask(place, place.asked)
+        self._ask(place, place.asked)
 
-    def _met(self, place: _Place) -> None:
+    def _meet(self, place: _Place) -> None:
         key = os.urandom(32)
         place.sealed = Sealed(key)
         version = self._cluster.wait(self._cluster.ask(place.worker, "meet", key), min(self._wait, START_SECONDS))
         if version != __version__:
             raise RankLost(f"worker {place.rank} has another version of noisewise; install the same everywhere")
 
-    def _ended(self, place: _Place) -> None:
+    def _end(self, place: _Place) -> None:
         worker, place.worker, place.ticket = place.worker, None, None
         if worker is not None:
             self._cluster.end(worker)
@@ -197,3 +206,170 @@ class WorkerLine:
         if request.act in ("make", "hold", "change"):
             place.said[request.number] = reply.value, reply.mark
         place.ticket = None
+
+
+# -- Ray: one actor for each worker ---------------------------------------------------------------------------------------
+
+ADDRESS = re.compile(r"auto|[^\s/@]+:\d{1,5}")
+AUTH_MODE, AUTH_TOKEN = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_DISABLE_DOCKER_CPU_WARNING": "1",
+}
+
+
+def refuse_without_ray() -> None:
+    """Say how to install Ray where it is missing; nothing is imported."""
+    if importlib.util.find_spec("ray") is None:
+        raise ValueError("records on Ray need the package ray: pip install 'noisewise[ray]'")
+
+
+def refuse_address(address: str | None) -> None:
+    """Refuse an address for which Ray would start a cluster with its own settings, or import a module of that name."""
+    if address is not None and not ADDRESS.fullmatch(address):
+        raise ValueError(
+            f"the address of a Ray cluster is {address!r}; pass HOST:PORT, or auto on one of its machines; leave it out for a new "
+            "cluster on this machine"
+        )
+
+
+class RayCluster:
+    """Actors of a cluster: each has a processor of its own, ends with this process, and keeps its rows in its memory."""
+
+    def __init__(self, holder: Callable[[], Holder], *, workers: int | None = None, address: str | None = None) -> None:
+        """``workers``: one for each processor of the cluster if None. ``address``: of a running cluster; None starts one here."""
+        refuse_without_ray()
+        refuse_address(address)
+        if workers is not None and workers < 1:
+            raise ValueError(f"workers is {workers}; pass at least 1")
+        self._own, self._before = False, (os.environ.get(AUTH_MODE), os.environ.get(AUTH_TOKEN))
+        self._ray = self._connected(workers, address)
+        self._driver = self._ray.get_runtime_context().get_worker_id()
+        there = int(self._ray.cluster_resources().get("CPU", 0))
+        self.workers = workers or max(there, 1)
+        if self.workers > there:
+            self.close()
+            raise ValueError(f"the Ray cluster has {there} processors for {workers} workers; ask for fewer")
+        options = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": "SPREAD"}
+        self._actor, self._holder = self._ray.remote(**options)(Worker), holder
+
+    def _connected(self, workers: int | None, address: str | None) -> Any:
+        """The module, connected: to the cluster that the program has, to the one at ``address``, or to a new one."""
+        for name, value in QUIET.items():
+            os.environ.setdefault(name, value)
+        import ray
+
+        if ray.is_initialized():
+            if address is not None:
+                raise ValueError("this program is connected to a Ray cluster already; leave the address out")
+            return ray
+        how: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": "ERROR"}
+        if address is None:
+            how |= {"address": "local", "num_cpus": workers or len(os.sched_getaffinity(0)), "include_dashboard": False}
+            how |= {"_system_config": {"automatic_object_spilling_enabled": False}}
+            keep_out()
+        else:
+            how["address"] = address
+            _refuse_silence(address)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ray.init(**how)
+        except (ConnectionError, ValueError, RuntimeError, TimeoutError, AssertionError, ray.exceptions.RayError):
+            where = "on this machine" if address is None else f"at {address}"
+            raise ValueError(
+                f"no Ray cluster {where} can be reached or started; check the address and ray status"
+            ) from None
+        self._own = True
+        if hasattr(
+            ray._private.worker, "print_to_stdstream"
+        ):  # Ray prints there that a worker was lost; we report that
+            ray._private.worker.print_to_stdstream = lambda *_, **__: None
+        return ray
+
+    def _check(self) -> None:
+        """Refuse to ask when this connection is over: Ray would start another cluster, with its own settings."""
+        ray = self._ray
+        if not ray.is_initialized() or ray.get_runtime_context().get_worker_id() != self._driver:
+            raise RankLost(f"the Ray cluster was left while it was needed{STAYS}")
+
+    def start(self) -> Any:
+        self._check()
+        return self._actor.remote(self._holder)
+
+    def ask(self, worker: Any, what: str, *said: bytes) -> Any:
+        self._check()
+        return getattr(worker, what).remote(*said)
+
+    def wait(self, ticket: Any, seconds: float) -> Any:
+        """A worker's answer. On any error the worker counts as gone, and the error is dropped: it may quote a message."""
+        self._check()
+        try:
+            return self._ray.get(ticket, timeout=seconds)
+        except self._ray.exceptions.RayError:  # also when the time is up
+            raise Gone("a worker is gone") from None
+
+    def end(self, worker: Any) -> None:
+        with suppress(Exception):  # it is gone already, or the cluster is
+            self._check()
+            self._ray.kill(worker)
+
+    def close(self) -> None:
+        own, self._own = self._own, False
+        if not own:
+            return
+        with suppress(RankLost):  # the program has connected to another cluster since, which stays
+            self._check()
+            self._ray.shutdown()
+        if self._before[0] == "token":
+            _restore_token(*self._before)
+
+
+def _refuse_silence(address: str) -> None:
+    """Refuse an address where nobody listens: Ray itself would wait for minutes."""
+    host, _, port = address.rpartition(":")
+    if not host:
+        return  # auto, which Ray resolves
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5.0).close()
+    except (OSError, OverflowError):
+        raise ValueError(
+            f"no Ray cluster at {address} can be reached; check the address, and that it runs there: ray status --address {address}"
+        ) from None
+
+
+def keep_out() -> None:
+    """Let the cluster that is started next obey this user's processes alone; refuse a Ray that cannot do that.
+
+    A program that is connected already has chosen its cluster, and its token.
+    """
+    there = sys.modules.get("ray")
+    if there is not None and there.is_initialized():
+        return
+    mode, token = os.environ.get(AUTH_MODE), os.environ.get(AUTH_TOKEN)
+    os.environ |= {AUTH_MODE: "token", AUTH_TOKEN: secrets.token_hex(32)}
+    try:
+        core = importlib.import_module("ray._raylet")
+        core.AuthenticationTokenLoader.instance().reset_cache()
+        core.Config.initialize(json.dumps({"AUTH_MODE": "token"}).encode())  # also where ray was imported before this
+        kept = core.get_authentication_mode() == core.AuthenticationMode.TOKEN
+    except (ImportError, AttributeError):
+        kept = False
+    if not kept:
+        _restore_token(mode, token)
+        raise ValueError(
+            "this Ray cannot keep strangers out of a cluster that is started here; install ray 2.52 or later, or connect to a cluster of "
+            "yours first: ray.init(...), or its address"
+        )
+
+
+def _restore_token(mode: str | None, token: str | None) -> None:
+    """Put back the program's own token, for clusters of its own."""
+    for name, value in ((AUTH_MODE, mode), (AUTH_TOKEN, token)):
+        os.environ.pop(name)
+        if value is not None:
+            os.environ[name] = value
+    with suppress(ImportError, AttributeError):
+        importlib.import_module("ray._raylet").AuthenticationTokenLoader.instance().reset_cache()

@@ -48,7 +48,7 @@ USES = {  # what not every run does, and the code of it
     "guest": "remote/messages guest/running guest/wire guest/isolation guest/method",
     "ledger": "accounts/ledger/store accounts/ledger/ledger accounts/ledger/database accounts/ledger/sql_tables accounts/ledger/lines",
     "journal": "accounts/journal/journalled accounts/journal/folder accounts/journal/chain",
-    "clients": "remote/clients/server remote/clients/client remote/clients/one_record trusted/stores/protocol remote/clients/requests remote/clients/agreement remote/clients/messages",
+    "clients": "remote/clients/server remote/clients/client remote/clients/one_record trusted/stores/protocol remote/clients/agreement remote/clients/messages",
 }
 CARRIERS = {"ranks": "remote/transport remote/gloo remote/messages", "clients": "remote/transport remote/messages"}
 CURATOR = (
@@ -72,9 +72,7 @@ SOURCES = {
     "tensors": "tables/refusal tables/fit/build tables/fit/fit faces/pytorch/fit faces/pytorch/handed_over",
     "loop": "trusted/tickets faces/pytorch/run faces/pytorch/loop_meter faces/pytorch/loader faces/pytorch/criterion faces/pytorch/optimizer faces/pytorch/handed_over",
 }
-SOURCES["ranks"] = (
-    SOURCES["files"] + " remote/processes remote/holder remote/forms remote/workers remote/ray_workers remote/history"
-)
+SOURCES["ranks"] = SOURCES["files"] + " remote/processes remote/holder remote/forms remote/workers"
 GRID = "trusted/stores/grid trusted/stores/linear trusted/stores/reference trusted/stores/threads trusted/models/batches trusted/elementwise"
 SPARSE = "trusted/stores/tables trusted/stores/sparse trusted/stores/sparse_reference trusted/stores/common_words"
 FEATURES = "trusted/features/features trusted/models/linear methods/preparation/bounds methods/preparation/choices"

@@ -65,9 +65,10 @@ def refuse_with_clients(asked: TrainingOptions, *, tuning: bool, several: bool) 
         raise ValueError("--federated has its own place for records, the clients; leave --records out")
     if asked.cache is not None:
         raise ValueError("--cache is for rows in one place; leave it out with --federated")
-    from ...remote.clients.flower import require_flower
+    if asked.clients is None:
+        from ...remote.clients.flower import require_flower
 
-    require_flower(simulation=asked.clients is None)
+        require_flower()
 
 
 def refuse_without(network: NetworkFit | None, asked: TrainingOptions, out: Path) -> None:
@@ -85,9 +86,8 @@ def fitted_on_clients(
     over: Callable[..., Fitted] | None,
 ) -> Fitted:  # fmt: skip
     """A model fitted on clients: those of a network (``over``), or of Flower's simulation with one client per file."""
-    from ...remote.clients.fit import ready_clients
     from ...remote.clients.flower import simulated
-    from ...remote.clients.server import Crowd
+    from ...remote.clients.server import Crowd, ready_clients
     from ...tables.files import find_files
 
     federated = fit.federated

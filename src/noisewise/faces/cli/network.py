@@ -54,7 +54,7 @@ class ServerOptions:
         cls, listen: str, insecure: bool, certificate: Path | None, private_key: Path | None, client_keys: Path | None
     ) -> ServerOptions:
         """The same, refused where it does not go together."""
-        from ...remote.clients.address import ServerAddress
+        from ...remote.clients.network import ServerAddress
 
         where = ServerAddress.of(listen, "--listen")
         _one_way(insecure, certificate)
@@ -64,46 +64,32 @@ class ServerOptions:
             raise ValueError(
                 "keys of clients prove nothing without encryption; pass --certificate instead of --insecure"
             )
-        from ...remote.clients.flower import require_flower
-
-        require_flower(simulation=False)
         if certificate is not None:
-            from ...remote.clients.network.link import check_certificate
+            from ...remote.clients.network_server import shown_certificate
 
-            check_certificate(certificate, private_key)
+            shown_certificate(certificate, private_key)
         return cls(where, insecure, certificate, private_key, client_keys)
 
     def over(self, clients: int) -> Callable[..., Fitted]:
-        """What fits a model on clients that come to this server, in a ServerApp of Flower's."""
-        from ...remote.clients.flower import FlowerCarrier
-        from ...remote.clients.network.link import Link, listening, public_keys
+        """What fits a model on clients that come to this server."""
+        from ...remote.clients.network_server import Link, public_keys
 
         keys = [] if self.client_keys is None else public_keys(self.client_keys)
         if keys and len(keys) < clients:
             raise ValueError(f"{self.client_keys}: has {len(keys)} keys for {clients} clients; list one for each")
 
         def fitted(of: Callable[[Carrier], Fitted], report: Callable[..., None], wait: float | None) -> Fitted:
-            from flwr.serverapp import Grid, ServerApp
-
-            link, found, server = Link(clients, keys), [], ServerApp()
-
-            @server.main()
-            def main(grid: Grid, context: Any) -> None:
-                members = [(node, 0) for node in grid.get_node_ids()]
-                names = [f"client {number}" for number, _ in enumerate(members, start=1)]
-                found.append(of(FlowerCarrier(grid, members, names, wait=wait)))
-
             def heard(there: int) -> None:
                 report("waiting for clients", there / clients, news=f"{there} of {clients} are there")
 
             def opened(address: Any) -> None:
                 say(f"listening at {address} for {clients} {'client' if clients == 1 else 'clients'}")
 
-            with listening(link, self.listen, certificate=self.certificate, key=self.private_key, opened=opened):
+            link = Link(clients, keys, wait=wait)
+            with link.listening(self.listen, certificate=self.certificate, key=self.private_key, opened=opened):
                 link.gather(heard)
                 say("all clients are there; who comes now is not asked")
-                link.run(server)
-            return found[0]
+                return of(link)
 
         return fitted
 
@@ -228,31 +214,25 @@ def client(
 
     Over a network: [bold]noisewise federated client mine.csv --unit client --server training.example:9092 --certificate authority.pem --max-questions 500[/bold]
     """
-    from ...remote.clients.address import ServerAddress
+    from ...remote.clients.network import ServerAddress, ServerEndpoint, serve
 
     where = ServerAddress.of(server, "--server")
     if certificate is not None or insecure:
         _one_way(insecure, certificate)
     if private_key is not None and insecure:
         raise ValueError("a key proves nothing without encryption; leave --insecure out")
-    from ...remote.clients.flower import client_app, require_flower
-
-    require_flower(simulation=False)
     from ...remote.clients.agreement import Agreed
     from ...tables.schema import read_schema
 
     wanted = None if schema is None else read_schema(schema)
     largest = math.inf if max_clip is None else max_clip
     own = _own(data, Agreed(wanted, unit, largest, max_questions, least_size))
-    from ...remote.clients.network.node import Server, serve
-
     say(
         f"what leaves this machine: {WHAT_LEAVES[unit].format(data.name)}; for the server at {where}, which adds the noise; {'not encrypted' if insecure else 'encrypted'}"
     )
-    asks = Server(where, insecure, certificate, private_key, patience)
     well = serve(
-        client_app(lambda context, number: own if number == 0 else None),
-        asks,
+        own.answer,
+        ServerEndpoint(where, insecure, certificate, private_key, patience),
         joined=lambda: say("joined; waiting for questions"),
         answered=lambda: _refused(own),
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...remote.torchrun import restarts, started_by_torchrun
+from ...remote.transport import restarts, started_by_torchrun
 from .main import lead, leads, say
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def refuse_records(records: str | None, workers: int | None, address: str | None
         raise ValueError(f"--records is {records!r}; pass ray, or leave it out for one process")
     if started_by_torchrun():
         raise ValueError("torchrun and --records ray are two ways to several processes; leave one of them out")
-    from ...remote.ray_workers import refuse_address, refuse_without_ray
+    from ...remote.workers import refuse_address, refuse_without_ray
 
     refuse_without_ray()
     refuse_address(address)

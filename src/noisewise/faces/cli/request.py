@@ -192,7 +192,7 @@ def fit_for(asked: TrainingOptions, resolved: Resolved, schema: Schema) -> Fit:
     )  # fmt: skip
     if asked.federated is None:
         return fit
-    from ...remote.clients.fit import fit_of_clients
+    from ...remote.clients.server import fit_of_clients
 
     return fit_of_clients(fit, asked.federated)
 

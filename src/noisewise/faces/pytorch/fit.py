@@ -20,7 +20,7 @@ from ...accounts.paying import payer
 from ...accounts.purse import Purse
 from ...asking import PublicCurator
 from ...methods import Method, isolation_of
-from ...remote.torchrun import started_by_torchrun
+from ...remote.transport import started_by_torchrun
 from ...statements.statement import Statement, make_statement
 from ...tables.fit.build import plain_values, seed_of
 from ...train import Records, StepProgress, Trained, train

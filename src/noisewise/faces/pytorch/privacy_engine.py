@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 from ...accounts.account import Account, BudgetWarning
 from ...accounts.paying import payer
 from ...accounts.purse import Purse
-from ...remote.torchrun import started_by_torchrun
+from ...remote.transport import started_by_torchrun
 from ...statements.statement import Statement
 from ...trusted import validate
 from ...trusted.accountants.calibrate import calibrate

@@ -18,8 +18,7 @@ from ...methods import Method
 from ...remote.gloo import common_line
 from ...remote.holder import Holder, Holding, serve
 from ...remote.processes import Lead, cut, spread_tensors
-from ...remote.torchrun import restarts
-from ...remote.transport import RankLost
+from ...remote.transport import RankLost, restarts
 from ...statements.statement import Statement
 from ...tables.refusal import Refusal, our_words
 from ...trusted.engine import Refused

@@ -1,1 +1,1 @@
-"""Records that lie with clients, one file each: the curator, its purse and its noise stay on the server."""
+"""Records that lie with clients, one file each: the curator, its purse and the noise stay on the server."""

@@ -1,7 +1,7 @@
-"""What runs at a client: it reads its own file, holds what it was told to make of it, and answers in whole numbers.
+"""What runs at a client: it reads its own file, lays out its rows as it is asked, and answers in integers.
 
-It draws no noise, holds no meter, and writes and says nothing about rows; what goes wrong is a number, without a word of a
-library's. Which file is its own it knows itself: no path comes from the server.
+It draws no noise, holds no meter, and writes nothing about rows. An error is answered with a number, without the words of a library. The
+client knows which file is its own: no path comes from the server.
 """
 
 from __future__ import annotations
@@ -28,15 +28,26 @@ from ..federation import Declared, Federated
 from ..forms import packed
 from ..holder import Holder, Holding, Request
 from .agreement import Agreed
-from .messages import DONE, FAILED, REFUSED, pack_answer, read_history, read_question
+from .messages import (
+    DONE,
+    FAILED,
+    REFUSED,
+    Held,
+    Made,
+    check_change,
+    check_model,
+    check_total,
+    pack_answer,
+    read_history,
+    read_question,
+)
 from .one_record import Together
-from .requests import Held, Made, check_change, check_model, check_total
 
 MAKER, ANYTHING = "client", Agreed()
 
 
 def holder_of(path: Path | None, agreed: Agreed = ANYTHING) -> Holder:
-    """Who holds the rows of one file; of none, the zero of every sum."""
+    """What holds the rows of one file; without a file it answers with the zero of every sum."""
     return Holder({MAKER: partial(_hold, path, agreed)}, said=(Refusal,))
 
 
@@ -51,7 +62,10 @@ def _hold(
     federated: Federated,
     declared: Declared,
 ) -> Holding:
-    """A client's file as rows that a curator takes, or as one record; refused before it is read, or before it is said how long it is."""
+    """A client's file as rows that a curator takes, or as one record.
+
+    Another schema or unit is refused before the file is read, sums over too few records before its length is sent.
+    """
     agreed.check_unit(schema, federated)
     encoder = Encoder(schema)
     pieces = [] if path is None else pieces_of(open_source(path, separator=written))
@@ -69,20 +83,20 @@ def _hold(
 
 
 class Client:
-    """One client: its file, and what it holds of it from one question to the next."""
+    """One client: its file, and the records that it keeps of it from one question to the next."""
 
     def __init__(self, path: Path, agreed: Agreed = ANYTHING) -> None:
-        """``agreed``: what it answers by, whatever a server says."""
+        """``agreed``: what it answers, whatever a server says."""
         self._path, self._holder, self._agreed = path, holder_of(path, agreed), agreed
-        self._asked = 0  # how many questions, by any server
-        self.refusal = ""  # in our words, for whoever runs this client: why it answers nothing
-        self._heard = b""  # of the history that is held
+        self._asked = 0  # the number of questions, by any server
+        self.refusal = ""  # why this client answers nothing, in our words, for whoever runs it
+        self._heard = b""  # the history by which the records are made
         self._made: dict[int | None, bytes] = {}  # by version of the records, None for the rows themselves
         self._known: dict[int, Held] = {}  # by version
         self._length = 0
 
     def answer(self, history: bytes, question: bytes) -> bytes:
-        """What it says to a question, after a history of how its rows are made; never raises."""
+        """The answer to a question, after a history of how its rows are made; never raises."""
         number, state = 0, FAILED
         try:
             request = read_question(question)
@@ -92,18 +106,18 @@ class Client:
                 return pack_answer(number, self._arrays(request))
         except Refusal as refusal:  # of what was agreed, in our words
             self.refusal, state = str(refusal), REFUSED
-        except Exception:  # whatever it is, its words could be about rows
+        except Exception:  # its words could be about rows
             state = FAILED
         return pack_answer(number, state=state)
 
     def _arrays(self, request: Request) -> list[NDArray[Any]]:
-        """What is said to a question; only totals, and which rows there are, leave a client."""
+        """The arrays of an answer; nothing but totals, and which rows there are, leaves a client."""
         if request.act == "make":
             return [np.array([self._length])]
         made = _made_by(told_by(self._heard)[0])
         if request.act == "counted":
             if made.federated.unit == "client" or made.schema.target_missing != "drop":
-                raise ValueError("which rows have a label is said only where the schema drops the others")
+                raise ValueError("which rows have a label is answered only where the schema drops the others")
         elif request.act == "total":
             self._count()
             self._agreed.check_clip(request)
@@ -111,7 +125,7 @@ class Client:
             if self._agreed.least_size > 0:
                 self._agreed.check_batch(made.declared, request.arguments[2].rows, self._there(made))
         else:
-            raise ValueError("this is nothing that a client answers")
+            raise ValueError("a client does not answer this")
         reply = self._holder.reply(request)
         if reply.trouble is not None:
             raise ValueError(reply.trouble)
@@ -120,19 +134,19 @@ class Client:
         return arrays_of(reply.value)
 
     def _count(self) -> None:
-        """Count a question, also one that fails, and the making of rows: what fails, or does not fit, may depend on rows."""
+        """Count a question, also one that fails, and the making of rows: whether that fails may depend on rows."""
         self._asked += 1
         self._agreed.check_count(self._asked)
 
     def _there(self, made: Made) -> Integers:
-        """The rows that count: all, but for those without a label."""
+        """The rows that count: all but those without a label."""
         if made.federated.unit == "client":
             return np.arange(self._length)
         mask = self._holder.reply(Request(0, "counted", (1 if made.integers else None,))).value
         return np.arange(self._length) if mask is None else np.flatnonzero(mask)
 
     def _catch_up(self, history: bytes) -> int:
-        """Hold what the history says, making only what is not held yet."""
+        """Make the records of a history, those that are not held yet."""
         if history == self._heard:
             return DONE
         self._heard = b""
@@ -149,7 +163,7 @@ class Client:
         return DONE
 
     def _ensure(self, version: int | None, told: dict[int | None, MarkedRequest]) -> int:
-        """Make records of a version, and first those that they are made of."""
+        """Make the records of a version, and before them those that they are made of."""
         one = told[version]
         if self._made.get(version) == one.digest:
             return DONE
@@ -175,7 +189,7 @@ class Client:
         return DONE
 
     def _checked(self, request: Request, made: Made) -> Model | None:
-        """The model of records that are made next, where they fit the rows and the table; refused before anything is made."""
+        """The model of records that are made next; a BadMessage if it does not fit the rows and the table."""
         if request.act == "hold":
             check_model(request.arguments[1], made)
             return cast(Model, request.arguments[1])
@@ -194,22 +208,22 @@ class Client:
 
 
 class MarkedRequest(NamedTuple):
-    """A request of a history, and what tells it from any other."""
+    """A request of a history, and a digest of it and of those that it builds on."""
 
     request: Request
     digest: bytes
 
 
 def _made_by(told: dict[int | None, MarkedRequest]) -> Made:
-    """What the rows are made by."""
+    """What a server sent for the rows to be made."""
     return Made(*told[None].request.arguments[1:])
 
 
 @lru_cache(maxsize=4)
 def told_by(history: bytes) -> tuple[dict[int | None, MarkedRequest], frozenset[int]]:
-    """What a history says, by the version of the records that each request makes, None for the rows; and what is not needed.
+    """The requests of a history, by the version of the records that each makes (None: the rows), and the versions that are not needed.
 
-    Clients that share a process read it once.
+    Clients that share a process read a history once.
     """
     told: dict[int | None, MarkedRequest] = {}
     gone: set[int] = set()
@@ -218,13 +232,13 @@ def told_by(history: bytes) -> tuple[dict[int | None, MarkedRequest], frozenset[
             gone |= {*request.arguments[0]}
         else:
             new = {"make": None, "hold": request.arguments[0], "change": request.arguments[1]}[request.act]
-            before = told[request.arguments[0]].digest if request.act == "change" else b""  # of what it is made of
+            before = told[request.arguments[0]].digest if request.act == "change" else b""
             told[new] = MarkedRequest(request, hashlib.blake2b(before + packed(request)).digest())
     return told, frozenset(gone)
 
 
 def arrays_of(total: Any) -> list[NDArray[Any]]:
-    """A holder's total as arrays of whole numbers."""
+    """A holder's total as arrays of integers."""
     if isinstance(total, list):
         return [array for part in total for array in arrays_of(part)]
     return [total.values if isinstance(total, IntegerTotal) else np.asarray(total)]

@@ -1,10 +1,10 @@
 """A client as one record: all rows of a file count together, once.
 
-*Gradients and losses* are of all its rows: the mean of their gradients, or of those on the way of a few local steps (DP-FedAvg,
-McMahan et al. 2018), computed here from this client's rows alone, then clipped once into integers of norm at most ``ones``.
-However rounding or a row's own values made that vector, it is clipped in integers, so the client's part of a sum is bounded as a
-record's is. *Statistics of rows* (moments, counts in bins) are those of one of its rows, the first: what a record adds to such a
-sum is proved for a row, and a client then is one. Either way the curator sees as many records as there are clients.
+*Gradients and losses* are those of all its rows: the mean of their gradients, or of the gradients along a few local steps (DP-FedAvg,
+McMahan et al. 2018), computed from this client's rows alone and then clipped once into integers of norm at most ``ones``. Whatever its
+rows and rounding make of that vector, it is clipped in integers, so the client's part of a sum is bounded as a record's is. *Statistics of
+rows* (moments, counts in bins) are those of its first row: what a record adds to such a sum is proved for a row. Either way the curator
+sees as many records as there are clients.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FIRST, NOBODY = Drawn(np.zeros(1, np.int64)), Drawn(np.empty(0, np.int64))
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Together(Elsewhere):
-    """The rows of one client, which become one record; ``there``: whether there is a client at all."""
+    """The rows of one client, which become one record; ``there``: False on the server, which holds no client."""
 
     X: Any
     y: Any
@@ -38,14 +38,14 @@ class Together(Elsewhere):
     there: bool = True
 
     def held(self, model: Model, store: Allocator, coins: Coins | None = None) -> OneRecord:
-        counted = labelled(self.y, model.classes)  # rows without a label count for nothing
+        counted = labelled(self.y, model.classes)  # rows without a label do not count
         X, y = (self.X, self.y) if counted is None else (self.X[counted], self.y[counted])
         return OneRecord(records_of(model, X, y, store), model, self.steps, self.rate, self.there)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OneRecord(HeldRecords):
-    """One record behind exact totals: a client's rows, or nobody's (the zero of every total)."""
+    """One record behind exact totals: a client's rows, or none (the zero of every total)."""
 
     rows: HeldRecords
     model: Model
@@ -71,7 +71,7 @@ class OneRecord(HeldRecords):
     def vectors(
         self, drawn: Drawn, theta: Floats, clip: float, *, scale: Floats | None, basis: Floats | None
     ) -> IntegerTotal:
-        """The same seen in other coordinates, and clipped there."""
+        """The client's vector in other coordinates, clipped there."""
         return self._clipped(drawn, _seen(self._vector(drawn, theta), scale, basis), clip, FINE)
 
     def short(
@@ -83,7 +83,7 @@ class OneRecord(HeldRecords):
         scale: Floats | None = None,
         basis: Floats | None = None,
     ) -> IntegerTotal:
-        """Whether its vector is short: +1/2 below 0.9 thresholds, -1/2 above 1.1, a ramp between."""
+        """Whether its vector is short: +1/2 below 0.9 of the threshold, -1/2 above 1.1 of it, a ramp between."""
         total = np.zeros(1, np.int64)
         if self._asked(drawn):
             lengths = _length(_seen(self._vector(drawn, theta), scale, basis))
@@ -125,7 +125,7 @@ class OneRecord(HeldRecords):
         return FIRST if self._asked(drawn) else NOBODY
 
     def _vector(self, drawn: Drawn, theta: Floats) -> Floats:
-        """The mean of its gradients on the way of ``steps`` local steps from theta; of one step, the gradient at theta."""
+        """The mean of its gradients along ``steps`` local steps from theta; for one step, the gradient at theta."""
         at, total = theta.astype(np.float64), np.zeros(len(theta))
         if not self._asked(drawn):
             return total
@@ -158,7 +158,7 @@ class OneRecord(HeldRecords):
 
 
 def _backwards(model: MLP, theta: Floats, X: Floats, y: NDArray[Any]) -> Floats:
-    """The mean gradient of rows of a perceptron, which has no closed form for it."""
+    """The mean gradient of a perceptron's rows, by automatic differentiation."""
     from ...trusted.torch_extra import torch
 
     with torch.enable_grad():
@@ -173,7 +173,7 @@ def _all(asked: bool) -> Drawn:
 
 
 def _length(vector: Floats) -> Floats:
-    """The length of one vector, of which a clip needs no more than its rounding leaves: what is clipped is checked in integers."""
+    """The length of one vector. Its rounding does no harm: what is clipped by it is checked in integers."""
     return np.sqrt(np.square(vector).sum(keepdims=True))
 
 

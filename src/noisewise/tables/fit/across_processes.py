@@ -41,8 +41,7 @@ def lead_files(line: Transport) -> Lead:
 
 def lead_workers(workers: int | None = None, address: str | None = None) -> Lead:
     """Leads workers on Ray that hold pieces of files; this process holds none. ``address``: of a cluster that is there."""
-    from ...remote.ray_workers import RayCluster
-    from ...remote.workers import WorkerLine
+    from ...remote.workers import RayCluster, WorkerLine
 
     return Lead(WorkerLine(RayCluster(_holder, workers=workers, address=address)), _holder(), holds=False)
 
