@@ -8,7 +8,7 @@ from desk import SCHEMA, people
 from noisewise.accounts import Budget
 from noisewise.remote.clients.server import Crowd, DirectCarrier, fit_of_clients, ready_clients
 from noisewise.remote.federation import Federated
-from noisewise.tables.fit.from_files import fit_of_files, ready_files
+from noisewise.tables.fit.build import fit_of_files, ready_files
 from noisewise.tables.schema import read_schema
 from noisewise.trusted.noise import Stream
 from noisewise.trusted.stores.totals import Drawn

@@ -18,8 +18,7 @@ from noisewise import PrivateClassifier
 from noisewise.curator import Correct
 from noisewise.faces.cli.main import app
 from noisewise.tables.encode import Encoder, numbers_of
-from noisewise.tables.preprocess import Scaling
-from noisewise.tables.rows import read_rows
+from noisewise.tables.rows import Scaling, read_rows
 from noisewise.tables.schema import Column, Schema
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import MLP

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from noisewise.tables.preprocess import Scaling, declared_bounds, interval
+from noisewise.tables.rows import Scaling, declared_bounds, interval
 
 ANY = st.floats(allow_nan=True, allow_infinity=True)
 FINITE = st.floats(-1e100, 1e100)

@@ -55,15 +55,15 @@ RUNS = {
 }
 LIKE = (
     "trusted/",
-    "data/",
-    "budget/",
-    "curator/",
+    "tables/",
+    "accounts/",
     "train.py",
     "asking.py",
 )  # code that sees records, or pays; the rest sees answers only
 SEES_NO_RECORD = {  # executed beside these, before a record is read or after the last answer
     "accounts/replay.py": "verification", "accounts/__init__.py": "names", "trusted/fast/__init__.py": "names",
-    "tables/codebook.py": "public guesses of a size", "tables/classes.py": "words of classes",
+    "tables/codebook.py": "public guesses of a size", "accounts/paying.py": "which account pays", "tables/fit/fitted.py": "the result",
+    "tables/fit/across_processes.py": "whether there are several processes",
 }  # fmt: skip
 
 

@@ -11,12 +11,11 @@ import pytest
 import noisewise as nw
 import noisewise.statements.standard_errors as replay
 from noisewise.accounts.choosing import choose_meter
-from noisewise.accounts.recorded import RecordedAnswers, Recording
 from noisewise.curator import Curator, PublicCurator
 from noisewise.methods import method_named, registry
 from noisewise.statements.standard_errors import Replayed, curvature, standard_errors, why_unknown
-from noisewise.tables.fit.spread import Spread
-from noisewise.train import Records, train
+from noisewise.tables.fit.fitted import Spread
+from noisewise.train import RecordedAnswers, Recording, Records, train
 from noisewise.trusted.losses import loss_named
 from noisewise.trusted.models import MLP, Linear
 

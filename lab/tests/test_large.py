@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from noisewise.faces.cli.main import app
 from noisewise.tables.encode import Encoder
-from noisewise.tables.preprocess import Scaling
-from noisewise.tables.rows import read_rows
+from noisewise.tables.rows import Scaling, read_rows
 from noisewise_lab import large
 
 ROWS, COLUMNS, PASSES = 3000, 4, 6

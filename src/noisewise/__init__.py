@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .faces.pytorch import DPLSTM, BatchMemoryManager, ModuleValidator, PrivacyEngine, load_module
     from .faces.pytorch.fit import fit
     from .faces.sklearn import PrivateClassifier, PrivateRegressor, load, save
-    from .faces.sklearn.pipelines import PrivacyWarning
+    from .faces.sklearn.checks import PrivacyWarning
     from .faces.sklearn.search import PrivateSearchCV
     from .statements.verify import verify
     from .tables.pictures import OrientedGradients
@@ -75,7 +75,7 @@ _HOMES = {
     "tables.pictures": ("OrientedGradients",),
     "tables.schema": ("Column", "Schema", "read_schema"),
     "faces.sklearn": ("PrivateClassifier", "PrivateRegressor", "load", "save"),
-    "faces.sklearn.pipelines": ("PrivacyWarning",),
+    "faces.sklearn.checks": ("PrivacyWarning",),
     "faces.sklearn.search": ("PrivateSearchCV",),
     "accounts.ledger": ("Ledger",),
     "faces.plan": ("Plan", "plan"),

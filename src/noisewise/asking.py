@@ -1,8 +1,7 @@
 """How code that is not trusted asks: the shapes of questions, answered from private records or from public ones.
 
 :class:`Curator` is the trusted curator with these shapes. :class:`PublicCurator` answers the same questions on public rows, free of
-charge. A curator that also keeps what it released, one that replays answers, and one whose answers an auditor reads share
-:class:`Asking` and differ in ``ask`` alone.
+charge. :class:`CuratorWrapper` stands in front of a curator: to keep what it released, to write it down, to show it to an auditor.
 
 Callers who hold torch tensors: what they pass becomes plain arrays, and their answers become tensors again. torch is never
 imported here, because whoever holds a tensor has imported it. *Guarantee*: none is needed. All of this runs before a question is
@@ -57,7 +56,7 @@ def array(value: Any) -> Any:
 
 
 def entries(value: Any) -> np.ndarray[Any, Any]:
-    """A copy of a tensor's entries. Nothing of a stranger's runs: no subclass, method of its own or mode of torch."""
+    """A copy of a tensor's entries. No code of the caller runs: no subclass, overridden method or mode of torch."""
     torch = sys.modules["torch"]
     kind, refusal = torch.Tensor, TypeError("pass a plain, real torch.Tensor, not a subclass")
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
@@ -80,7 +79,7 @@ def in_kind(like: object, value: Any) -> Any:
 
 
 class GradientOptions(TypedDict, total=False):
-    """What a gradient may be asked with: see :class:`~noisewise.trusted.questions.gradient.Gradient`."""
+    """Options of a gradient: see :class:`~noisewise.trusted.questions.gradient.Gradient`."""
 
     scale: Any
     basis: Any
@@ -89,7 +88,7 @@ class GradientOptions(TypedDict, total=False):
 
 
 class Asking(ABC):
-    """Whoever answers questions. Each answer draws its own batch and is charged before it is computed."""
+    """Answers questions. Each answer draws its own batch and is charged before it is computed."""
 
     __slots__ = ()
 
@@ -120,14 +119,14 @@ class Asking(ABC):
         sampling: Sampling = FULL,
         shares: Sequence[float] | None = None,
     ) -> Answer:
-        """The same with a clip norm for each layer: :class:`~noisewise.trusted.questions.layered_gradient.LayeredGradient`."""
+        """The gradient with a clip norm for each layer: :class:`~noisewise.trusted.questions.layered_gradient.LayeredGradient`."""
         asked = LayeredGradient.of(array(theta), clips, shares)
         return _as(theta, self.ask(asked, noise=noise_multiplier, sampling=sampling))
 
     def gradient_norm(
         self, theta: Any, *, clip: float, noise_multiplier: float, sampling: Sampling = FULL, squared: bool = False
     ) -> Answer:
-        """Its norm, or the square: :class:`~noisewise.trusted.questions.gradient_norm.GradientNorm`."""
+        """The norm of the gradient, or its square: :class:`~noisewise.trusted.questions.gradient_norm.GradientNorm`."""
         question = GradientNorm(plain(array(theta)), plain(clip), bool(squared))
         return _as(theta, self.ask(question, noise=noise_multiplier, sampling=sampling))
 
@@ -141,17 +140,35 @@ class Asking(ABC):
         return self.ask(what, noise=noise_multiplier, sampling=sampling)
 
 
-class Wrapping(Asking):
-    """Asks another, and passes on what is not a question."""
+class CuratorWrapper(Asking):
+    """Stands between a method and a curator and passes everything on; a subclass says what it changes.
+
+    What the loop alone does with a curator (``release_size``, ``take_up``, ``forfeit``) is not passed on. *Guarantee*: there is no
+    way around the gate here: a wrapper holds no record, no meter that can be charged and no stream, so whatever it
+    answers was released by the curator that it wraps, or made of what was.
+    """
 
     facts = property(attrgetter("_asked.facts"))
     meter = property(attrgetter("_asked.meter"))
     trace = property(attrgetter("_asked.trace"))
     simulation = property(attrgetter("_asked.simulation"))
+    arithmetic = property(attrgetter("_asked.arithmetic"))
     features = property(attrgetter("_asked.features"))
 
     def __init__(self, asked: Any) -> None:
         self._asked = asked
+
+    def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
+        answer: Answer = self._asked.ask(question, noise=noise, sampling=sampling)
+        return answer
+
+    def last_iterate(self, walk: Any) -> Answer:
+        answer: Answer = self._asked.last_iterate(walk)
+        return answer
+
+    def minimise(self, objective: Any) -> Answer:
+        answer: Answer = self._asked.minimise(objective)
+        return answer
 
     def change_basis(self, matrix: Any) -> None:
         self._asked.change_basis(matrix)
@@ -167,7 +184,7 @@ class Wrapping(Asking):
 
 
 def _as(theta: Any, answer: Answer) -> Answer:
-    """The answer in the kind of array that it was asked with."""
+    """The answer in the array type of ``theta``."""
     value = in_kind(theta, answer.value)
     return answer if value is answer.value else answer._replace(value=value)
 

@@ -19,7 +19,6 @@ FORMER = {  # today's path: where it stood before, the last place first; submodu
     "accounts.journal": "journal",
     "accounts.ledger.sql_tables": "ledger.tables",
     "accounts.ledger": "ledger",
-    "accounts.recorded": "tape",
     "evidence.audit.finished_run": "audit.of_run",
     "evidence.bought_quality": "bought_quality",
     "faces.cli.processes": "cli.ranks",

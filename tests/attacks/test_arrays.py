@@ -16,7 +16,6 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from noisewise.accounts.recorded import Recording
 from noisewise.asking import array
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator import (
@@ -35,6 +34,7 @@ from noisewise.curator import (
     SquaredLength,
 )
 from noisewise.guest.running import Served
+from noisewise.train import Recording
 from noisewise.trusted import process as settings
 from noisewise.trusted.accountants.gdp import root_of
 from noisewise.trusted.features.features import Hats, TableColumn, even

@@ -268,9 +268,9 @@ def test_no_client_takes_the_place_of_anothers_answer(monkeypatch):
 def test_records_made_of_other_records_are_not_taken_for_those_that_are_held():
     """A client that a second server asks, whose versions have the same numbers."""
 
-    from noisewise.data.preprocess import Scaling
     from noisewise.data.schema import Schema
     from noisewise.remote import federation
+    from noisewise.tables.fit.fit import Scaling
     from noisewise.tables.fit.labels import Target
     from noisewise.trusted.losses import Squared
     from noisewise.trusted.models import Linear

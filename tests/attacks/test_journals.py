@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import noisewise.train as loop
 from noisewise.accounts.journal import Journal, Journalled, paid
 from noisewise.budget import Budget, BudgetExhausted, Terms
 from noisewise.budget.purse import Purse
@@ -89,8 +90,9 @@ def test_a_journal_does_not_take_the_part_of_a_run_that_keeps_none(tmp_path):
     run = Run(tmp_path / "a", Purse(RUN, GDP))  # forgotten with its process, where it was number 0
     run.ask(3)
     run.killed()
-    with paid(kept(tmp_path, RUN), GDP, RUN, None) as meter:
-        meter.spend(Gaussian(meter.noise_for(1.0)))  # it runs still, or was killed now
+    what = getattr(loop, "AT_ONCE", "training")  # once both kinds of runs had one name
+    with kept(tmp_path, RUN).part(GDP, RUN, what=what) as part:
+        part.meter.spend(Gaussian(part.meter.noise_for(1.0)))  # it runs still, or was killed now
         with pytest.raises(ValueError, match="other terms"):
             Run(tmp_path / "a", kept(tmp_path, RUN))
 

@@ -41,15 +41,15 @@ def curator_of(model, **options):
 
 
 def fit_of(method, **options):
-    """A fit, described by hand, and its rows; older versions have no such rooms."""
-    from noisewise.data.preprocess import Scaling
-    from noisewise.tables.fit.fit import Fit, Labelled
+    """A fit on a few rows, described by hand; older versions have no such rooms."""
+    from noisewise.tables.fit.fit import Fit, Scaling
     from noisewise.tables.fit.labels import Classes
+    from noisewise.train import Records
 
     labels = Classes(np.array([0, 1]), False, True)
     asked = {"budget": Budget(1.0, 1e-6), "scaling": Scaling(-np.ones(2), np.ones(2), True), "labels": labels}
-    rows = Labelled(rows_of(3).numpy(), LABELS.numpy())
-    return Fit(method=method, model=Linear(3, Logistic()), seed=1, **{**asked, **options}), rows
+    rows = Records(rows_of(3).numpy(), LABELS.numpy())
+    return Fit(method=method, model=Linear(3, Logistic()), seed=1, **{**asked, **options}).on(rows)
 
 
 # -- tensors with methods of their own ------------------------------------------------------------------------------
@@ -163,14 +163,14 @@ class Theirs(Stranger):
 @pytest.mark.parametrize("way", ["methods of its own", "a mode"])
 def test_the_theta_that_a_method_ends_with_is_copied_too(way):
     method = Theirs(way)
-    fit, rows = fit_of(method)
+    fit = fit_of(method)
     try:
-        fitted = fit.run(rows)
+        fitted = fit.run()
     finally:
         if way == "a mode":
             method.mode.__exit__(None, None, None)
     Seeing.seen.clear()
-    fitted.predictions(rows.X)
+    fitted.predictions(fit.private.X)
     assert type(fitted.theta) is np.ndarray
     assert not Seeing.seen
 
@@ -224,10 +224,10 @@ class Raising(Stranger):
 
 @pytest.mark.guard("fits were described elsewhere")
 def test_the_budget_that_a_method_is_shown_while_a_fit_is_checked_is_not_the_users():
-    fit, rows = fit_of(Raising(), size_is_public=True)
+    fit = fit_of(Raising(), size_is_public=True)
     fit.check(public=False, records=ROWS)
     assert fit.budget.epsilon == 1.0
-    assert fit.run(rows).statement.data["promise"]["epsilon"] == 1.0
+    assert fit.run().statement.data["promise"]["epsilon"] == 1.0
 
 
 # -- what runs while the desk is closed -----------------------------------------------------------------------------
@@ -246,8 +246,8 @@ def test_nonprivate_runs_the_librarys_own_step():
         return state
 
     object.__setattr__(method, "step", step)
-    fit, rows = fit_of(method)
-    fit.run(rows)
+    fit = fit_of(method)
+    fit.run()
     assert not seen
 
 
@@ -296,7 +296,7 @@ def test_a_loss_does_not_take_the_place_of_one_of_the_same_name():
 @pytest.mark.parametrize("other", [Budget(1.0, 1e-6), Budget(2.0, 1e-6)])
 def test_two_commands_with_one_place_do_not_tidy_each_others_spending_away(tmp_path, other):
     from noisewise.budget import Terms
-    from noisewise.faces.cli.spending import spending
+    from noisewise.faces.cli.keeping import spending
 
     terms, first, second = Terms.adaptive("gdp"), Budget(1.0, 1e-6), contextlib.ExitStack()
     with spending(tmp_path / "run", first, simulation=False) as mine:
@@ -313,7 +313,7 @@ def test_two_commands_with_one_place_do_not_tidy_each_others_spending_away(tmp_p
 @pytest.mark.guard("nothing was written down")
 def test_spending_that_cannot_be_read_any_more_is_not_tidied_away(tmp_path):
     from noisewise.budget import Terms
-    from noisewise.faces.cli.spending import spending
+    from noisewise.faces.cli.keeping import spending
 
     with (
         contextlib.suppress(ValueError, KeyError),

@@ -69,7 +69,7 @@ def of(settings=PLANS, **face):
     made = []
     for one in settings:
         each = search([one], face=face)._face(one).ready(*rows())
-        made.append(Candidate(one, each.fit, each.private))
+        made.append(Candidate(one, each))
     return made
 
 
@@ -154,9 +154,11 @@ def test_the_same_rows_of_a_person_count_for_all_candidates():
     ready = _prepared(faces, lambda face, counted: face.ready(people, y, counted=counted))
     assert ready[0].private.X.shape != ready[1].private.X.shape
     for one in ready[1:]:
-        assert one.counted is ready[0].counted and np.array_equal(one.private.y > 0, ready[0].private.y > 0)
+        assert one.private.counted is ready[0].private.counted and np.array_equal(
+            one.private.y > 0, ready[0].private.y > 0
+        )
     again = _prepared(faces, lambda face, counted: face.ready(people, y, counted=counted))
-    assert not np.array_equal(again[0].counted, ready[0].counted)
+    assert not np.array_equal(again[0].private.counted, ready[0].private.counted)
 
 
 def test_every_run_is_priced_as_it_will_be_charged():

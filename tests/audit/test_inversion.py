@@ -10,7 +10,7 @@ from noisewise import PrivateClassifier, PrivateRegressor
 from noisewise.evidence.audit.inversion import class_means, inversion, scaled_inputs, with_a_class_of_one
 from noisewise.methods.nonprivate import NonPrivate
 from noisewise.tables.generated import digits
-from noisewise.tables.preprocess import Scaling
+from noisewise.tables.rows import Scaling
 
 TABLE = digits()
 PIXELS, LABELS = TABLE.X.to_numpy(), TABLE.y

@@ -9,7 +9,7 @@ from noisewise import Budget, Curator
 from noisewise.accounts import AdditiveMeter
 from noisewise.evidence.audit.leakage import closed_form, inferred_label, leakage, released_gradient
 from noisewise.tables.generated import digits
-from noisewise.tables.preprocess import Scaling
+from noisewise.tables.rows import Scaling
 from noisewise.trusted.losses import Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Linear
 

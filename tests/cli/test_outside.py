@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from noisewise.faces.cli import outside
+import noisewise
+from noisewise.faces.cli.main import ENTRY_POINT_GROUP
 
 WORKING = """
 import typer
@@ -54,7 +55,7 @@ def install(tmp_path, monkeypatch):
         folder.mkdir()
         (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\nSummary: {summary}\n")
         lines = [f"{name} = {value}" for name, value in commands.items()]
-        (folder / "entry_points.txt").write_text(f"[{outside.ENTRY_POINT_GROUP}]\n" + "\n".join(lines) + "\n")
+        (folder / "entry_points.txt").write_text(f"[{ENTRY_POINT_GROUP}]\n" + "\n".join(lines) + "\n")
         installed.add(package)
 
     return add
@@ -157,7 +158,7 @@ def test_an_unknown_command_is_still_unknown(install, shell):
 
 
 def test_a_new_command_of_ours_is_one_file(tmp_path):
-    package = Path(outside.__file__).parents[2]
+    package = Path(noisewise.__file__).parent
     shutil.copytree(package, tmp_path / "noisewise", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "noisewise" / "faces" / "cli" / "wave.py").write_text(WAVE)
     code = "import sys; from noisewise.faces.cli import main; sys.argv[0] = 'noisewise'; main()"

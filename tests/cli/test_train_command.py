@@ -402,7 +402,7 @@ def test_ctrl_c_between_the_histograms_and_while_reading(desk, shell, monkeypatc
         patched.setattr("noisewise.methods.preparation.bounds._outermost", stop)
         assert shell(*common, "--out", "one").code == 130
     with monkeypatch.context() as patched:
-        patched.setattr("noisewise.tables.fit.from_files.read_rows", stop)
+        patched.setattr("noisewise.tables.fit.build.read_rows", stop)
         assert shell(*common, "--out", "two").code == 130
     for name, events in (("one", 1), ("two", 2)):
         (entry,) = json.loads(Path(f"{name}.spending.json").read_text())["entries"]
@@ -450,7 +450,7 @@ def test_stopping_a_simulation_or_before_any_question_writes_nothing(desk, shell
     before = names()
     common = ("train", "private.csv", "--schema", "schema.toml", *BUDGET, "--out", "run")
     assert shell(*common, "--seed", 1).code == 130 and names() == before
-    monkeypatch.setattr("noisewise.tables.fit.from_files.read_rows", stop)
+    monkeypatch.setattr("noisewise.tables.fit.build.read_rows", stop)
     assert shell(*common).code == 130 and names() == before
 
 

@@ -331,6 +331,6 @@ def test_a_row_of_a_client_without_a_label_is_none_of_its_rows():
 
 
 def test_what_is_ready_to_run_shows_no_row():
-    from noisewise.tables.fit.ready import Ready
+    from noisewise.train import Records
 
-    assert repr(Ready(None, ("rows",), None)) == "Ready(...)"
+    assert repr(Records(["rows"], ["labels"])) == "Records(...)"

@@ -17,9 +17,8 @@ from noisewise.tables.addresses import Address, place_of, refused, steady
 from noisewise.tables.encode import Encoder
 from noisewise.tables.file_pieces import pieces_of, read_pieces
 from noisewise.tables.files import find_files, open_source
-from noisewise.tables.preprocess import Scaling
 from noisewise.tables.refusal import Refusal
-from noisewise.tables.rows import read_rows
+from noisewise.tables.rows import Scaling, read_rows
 from noisewise.tables.schema import Column, Schema
 
 ENCODER = Encoder(

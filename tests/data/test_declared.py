@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import noisewise as nw
-from noisewise.tables.dates import UNITS, in_unit
 from noisewise.tables.encode import Encoder
 from noisewise.tables.files import Dialect, open_source
 from noisewise.tables.fill import fill_from_public, same_names
 from noisewise.tables.rows import read_matrix
 from noisewise.tables.schema import Column, Schema, gaps, read_schema
+from noisewise.tables.values import UNITS, in_unit
 
 # --- in short ---------------------------------------------------------------------------------------------------------
 

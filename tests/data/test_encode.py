@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noisewise.tables.encode import Encoder
-from noisewise.tables.preprocess import Scaling
+from noisewise.tables.rows import Scaling
 from noisewise.tables.schema import Column, Schema
 from noisewise.tables.values import is_missing_word, number_of
 

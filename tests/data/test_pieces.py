@@ -20,12 +20,12 @@ from noisewise.tables.encode import Encoder
 from noisewise.tables.file_pieces import lengths_of, pieces_of, read_pieces
 from noisewise.tables.files import open_source
 from noisewise.tables.fit.across_processes import _holder, spread_files
-from noisewise.tables.fit.fit import Labelled
-from noisewise.tables.fit.from_files import fit_of_files
+from noisewise.tables.fit.build import fit_of_files
 from noisewise.tables.fit.labels import numbers_of_files
 from noisewise.tables.refusal import Refusal
 from noisewise.tables.rows import read_rows
 from noisewise.tables.schema import read_schema
+from noisewise.train import Records
 
 
 @pytest.fixture
@@ -185,8 +185,8 @@ def test_ranks_read_their_pieces_and_train_as_one_process(folder, method, share)
     counted = None if share is None else np.random.default_rng(0).random(100) < share
     private = spread_files(led(), folder, asked, counted=counted)
     whole = read_rows(folder, asked.encoder, asked.scaling, counted=counted)
-    alone = asked.run(Labelled(whole.X, numbers_of_files(asked.labels, asked.encoder.classes, whole.y)))
-    several = asked.run(private)
+    alone = asked.on(Records(whole.X, numbers_of_files(asked.labels, asked.encoder.classes, whole.y))).run()
+    several = asked.on(private).run()
     assert np.array_equal(alone.theta, several.theta) and alone.trace == several.trace
 
 

@@ -18,8 +18,7 @@ from hypothesis.extra.numpy import arrays
 
 from noisewise.tables import rows as module
 from noisewise.tables.encode import Encoder
-from noisewise.tables.preprocess import Scaling
-from noisewise.tables.rows import RowStore, in_single_precision, read_matrix, read_rows
+from noisewise.tables.rows import RowStore, Scaling, in_single_precision, read_matrix, read_rows
 from noisewise.tables.schema import Column, Schema
 
 SCHEMA = Schema(

@@ -11,8 +11,8 @@ import pytest
 import noisewise as nw
 from noisewise.accounts.purse import Purse
 from noisewise.tables.encode import Encoder
+from noisewise.tables.rows import columns_of
 from noisewise.tables.schema import Column, Schema, read_schema
-from noisewise.tables.table_columns import columns_of
 
 TARGET = Column("y", "category", categories=("no", "yes"))
 BAD = {

@@ -12,11 +12,11 @@ import noisewise as nw
 from noisewise.accounts import Budget
 from noisewise.evidence.report.page import report_page, write_report
 from noisewise.methods.additive import AdditiveDescent
-from noisewise.tables.fit.auto import choice_for, method_for, outline_for
-from noisewise.tables.fit.why_auto import MAX_TABLE_COLUMNS, choice_of_run, why
+from noisewise.tables.fit.auto import choice_for, choice_of_run, outline_for, why
+from noisewise.tables.fit.build import MAX_TABLE_COLUMNS, method_for
 from noisewise.tables.generated import census
+from noisewise.tables.rows import columns_of
 from noisewise.tables.schema import Column, Schema
-from noisewise.tables.table_columns import columns_of
 from noisewise.trusted.features.features import Product, TableColumn
 
 PEOPLE = census(6000)

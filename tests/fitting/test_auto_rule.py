@@ -8,8 +8,8 @@ import pytest
 import noisewise as nw
 from noisewise.accounts import Budget
 from noisewise.methods import RECOMMENDED, method_named
-from noisewise.tables.fit.auto import AUTO, MAX_TABLE_COLUMNS, TABLES, choice_for, method_for
-from noisewise.tables.fit.why_auto import why
+from noisewise.tables.fit.auto import choice_for, why
+from noisewise.tables.fit.build import AUTO, MAX_TABLE_COLUMNS, TABLES, method_for
 from noisewise.trusted.features.features import TableColumn
 
 

@@ -10,8 +10,7 @@ import pytest
 from noisewise.accounts import Budget
 from noisewise.faces.sklearn import PrivateClassifier, PrivateRegressor
 from noisewise.methods import registry
-from noisewise.tables.fit.auto import method_for
-from noisewise.tables.fit.from_files import fit_of_files
+from noisewise.tables.fit.build import fit_of_files, method_for
 from noisewise.tables.schema import Column, Schema
 
 CHECKS = """
@@ -20,8 +19,8 @@ import numpy as np
 from noisewise.accounts import Budget
 from noisewise.tables.encode import Encoder
 from noisewise.tables.schema import Column, Schema
-from noisewise.tables.fit.fit import Fit, classes_for, classifier_loss, model_for
-from noisewise.tables.fit.from_files import scaling_of
+from noisewise.tables.fit.build import classes_for, classifier_loss, model_for, scaling_of
+from noisewise.tables.fit.fit import Fit
 from noisewise.methods import registry
 
 classes = np.array([0, 1])

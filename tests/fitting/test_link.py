@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.tables.fit.link import calibrated, uncalibrated
+from noisewise.tables.fit.fitted import calibrated, uncalibrated
 
 CAPS = (0.5, 0.6, 0.75, 0.99, 1.0, 3.0, math.inf)
 SCORES = np.unique([*np.linspace(-60, 60, 4001), 1e-9, -1e-9, 700.0, -700.0])

@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 from noisewise.tables.encode import Encoder
 from noisewise.tables.files import Dialect
 from noisewise.tables.fill import fill_from_public, skeleton
-from noisewise.tables.preprocess import Scaling
-from noisewise.tables.rows import read_rows
+from noisewise.tables.rows import Scaling, read_rows
 from noisewise.tables.schema import Schema
 
 from .core import NUMBER, WORD, target

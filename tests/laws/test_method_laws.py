@@ -15,13 +15,12 @@ from pairs import pairwise
 import noisewise as nw
 import noisewise.train as loop
 from noisewise.accounts import Terms, meter_from, open_meter
-from noisewise.accounts.recorded import kind_of
 from noisewise.curator import Curator, PublicCurator
 from noisewise.evidence.runs import verify
 from noisewise.methods import registry
 from noisewise.statements.statement import make_statement
 from noisewise.tables.fit.fit import network_of
-from noisewise.train import Records, train
+from noisewise.train import Records, kind_of, train
 from noisewise.trusted.events import Repeated
 from noisewise.trusted.facts import facts_of
 from noisewise.trusted.features.features import TableColumn

@@ -11,13 +11,12 @@ import pytest
 
 import noisewise as nw
 from noisewise.accounts import BudgetExhausted
-from noisewise.accounts.recorded import Recording
 from noisewise.evidence import runs
 from noisewise.methods import method_named
 from noisewise.methods.additive import AdditiveDescent
 from noisewise.statements.verify import verify
 from noisewise.tables.schema import Column, Schema
-from noisewise.train import Records, train
+from noisewise.train import Recording, Records, train
 from noisewise.trusted.facts import facts_of
 from noisewise.trusted.features.features import TableColumn
 from noisewise.trusted.losses import Logistic

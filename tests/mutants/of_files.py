@@ -27,7 +27,7 @@ MUTANTS = (
         "filled.offset * kind.itemsize)",
         "0)",
         (ENCODE + "rows_of_a_slice_are_their_own",),
-        "tables/arrow_arrays.py",
+        "tables/values.py",
     ),
     Mutant(
         "rows of persons that do not count buy bounds",
@@ -48,14 +48,14 @@ MUTANTS = (
         "if series.dtype == object:  #",
         "if False:  #",
         ("tests/test_desk_attacks.py::test_the_type_of_one_cell_does_not_change_how_other_records_are_encoded",),
-        "tables/cells.py",
+        "tables/encode.py",
     ),
     Mutant(
         "a declared category is taken for a missing value",
         "    if place is not None:\n        return place\n    return MISSING if isinstance(value, str) and is_missing_word(value) else UNKNOWN",
         "    if isinstance(value, str) and is_missing_word(value):\n        return MISSING\n    return UNKNOWN if place is None else place",
         (ENCODE + "a_declared_category_is_never_missing",),
-        "tables/cells.py",
+        "tables/encode.py",
     ),
     Mutant(
         "a bound may be no number",
@@ -104,14 +104,14 @@ MUTANTS = (
         "else moment.astimezone(UTC).replace(tzinfo=None)",
         "else moment.replace(tzinfo=None)",
         ("tests/data/test_declared.py::test_what_a_moment_is",),
-        "tables/dates.py",
+        "tables/values.py",
     ),
     Mutant(
         "a file that is named twice counts twice",
         "        if (real := identity(file)) in seen:",
         "        if (real := identity(file)) in ():",
         ("tests/data/test_files.py::test_paths_that_name_nothing", "tests/data/test_files.py"),
-        "tables/paths.py",
+        "tables/addresses.py",
     ),
     Mutant(
         "one row more of each person counts",
@@ -139,14 +139,14 @@ MUTANTS = (
         "bounded = np.clip(np.where(np.isnan(X), middle, X), self.low, self.high)",
         "bounded = np.where(np.isnan(X), middle, X)",
         ("tests/test_preprocess.py",),
-        "tables/preprocess.py",
+        "tables/rows.py",
     ),
     Mutant(
         "rows are longer than one",
         "rows /= plain.lengths(rows)[:, None] if self.unit_rows else math.sqrt(self.features)",
         "rows /= plain.lengths(rows)[:, None] if self.unit_rows else math.sqrt(self.features - 1)",
         ("tests/test_preprocess.py::test_every_row_is_finite_and_of_norm_at_most_one",),
-        "tables/preprocess.py",
+        "tables/rows.py",
     ),
     Mutant(
         "an error shows what a library says of rows",
@@ -195,7 +195,7 @@ MUTANTS = (
         "tuple(common if group < 0 else group for group in groups)",
         "tuple(0 if group < 0 else group for group in groups)",
         ("tests/prepare/test_features.py::test_declared_scales_knots_and_rare_categories",),
-        "tables/table_columns.py",
+        "tables/rows.py",
     ),
     Mutant(
         "a code with a zero in front is the code without",
@@ -241,20 +241,20 @@ MUTANTS = (
     ),
     Mutant(
         "files are exchanged after it was chosen which rows count",
-        "    if pinned is not None:\n        pinned.check()\n    asked",
-        "    asked",
+        "    if pinned is not None:\n        pinned.check()\n    return",
+        "    return",
         (
             "tests/attacks/test_workers_attacks.py::"
             "test_a_person_does_not_count_more_often_when_files_are_exchanged_after_the_choice",
         ),
-        "tables/fit/from_files.py",
+        "tables/fit/build.py",
     ),
     Mutant(
         "what is ready to run shows its rows",
-        'return "Ready(...)"',
-        "return tuple.__repr__(self)",
+        'return "Records(...)"',
+        'return f"Records({self.X}, {self.y})"',
         ("tests/curator/test_null_rows.py::test_what_is_ready_to_run_shows_no_row",),
-        "tables/fit/ready.py",
+        "train.py",
     ),
     Mutant(
         "a single noisy bin stretches bounds",

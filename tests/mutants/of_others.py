@@ -147,8 +147,8 @@ MUTANTS = (
     ),
     Mutant(
         "rows are compared on and trained on too",
-        "Labelled(rows.X[~scored], rows.y[~scored], expected)",
-        "Labelled(rows.X, rows.y, expected)",
+        "Records(rows.X[~scored], rows.y[~scored], expected, store",
+        "Records(rows.X, rows.y, expected, store",
         ("tests/tune/test_search.py", "tests/attacks/test_searches.py"),
         "tune/candidates.py",
     ),

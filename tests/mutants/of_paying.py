@@ -32,7 +32,7 @@ MUTANTS = (
         "        if self._unknown and not self.meter.closed:\n            self.meter.forfeit(1.0)\n",
         "",
         ("tests/budget/test_claims.py::test_what_another_process_used_of_a_part_is_not_known_and_counts_whole",),
-        "accounts/part.py",
+        "accounts/store.py",
     ),
     Mutant(
         "an epsilon beyond reason is not mentioned",

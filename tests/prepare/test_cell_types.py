@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import noisewise as nw
+from noisewise.tables.rows import columns_of
 from noisewise.tables.schema import Column, Schema
-from noisewise.tables.table_columns import columns_of
 from noisewise.trusted.features.features import TableColumn, cell_type, log_scale
 from noisewise.trusted.losses.logistic import Logistic
 from noisewise.trusted.models import Additive

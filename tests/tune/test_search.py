@@ -68,7 +68,7 @@ def candidates_of(settings=CLIPS, face=None, n=3000):
     made = []
     for one in settings:
         each = search([one], face=face)._face(one).ready(*rows(n))
-        made.append(Candidate(one, each.fit, each.private))
+        made.append(Candidate(one, each))
     return made
 
 

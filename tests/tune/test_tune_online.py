@@ -20,7 +20,7 @@ def ready(method, **face):
 
 
 def test_it_starts_where_the_method_would_have_been():
-    before = ready(DeflatedDescent(steps=30, learning_rate=0.001, max_grad_norm=100.0, l2=0.01)).fit
+    before = ready(DeflatedDescent(steps=30, learning_rate=0.001, max_grad_norm=100.0, l2=0.01))
     after, words = online(before)
     assert after.method == OnlineDescent(steps=30, learning_rate=0.001, max_grad_norm=100.0, l2=0.01)
     assert (after.model, after.budget, after.labels, after.scaling) == (
@@ -33,22 +33,22 @@ def test_it_starts_where_the_method_would_have_been():
 
 
 def test_steps_on_batches_are_not_steps_on_all_records():
-    assert online(ready(DpSgd(steps=900, sampling=("poisson", 0.01))).fit)[0].method.steps is None
-    assert online(ready(DpSgd(steps=90)).fit)[0].method.steps == 90
+    assert online(ready(DpSgd(steps=900, sampling=("poisson", 0.01))))[0].method.steps is None
+    assert online(ready(DpSgd(steps=90)))[0].method.steps == 90
     mine = OnlineDescent(target_quantile=0.3)
-    assert online(ready(mine).fit)[0].method == mine
+    assert online(ready(mine))[0].method == mine
 
 
 def test_it_runs_and_its_statement_names_it():
     made = ready(DeflatedDescent(steps=6), random_state=0)
-    fitted = online(made.fit)[0].run(made.private)
+    fitted = online(made)[0].run()
     assert fitted.statement.data["method"]["name"] == "online" and fitted.settings["method"] == "online"
-    fit, _ = online(ready("auto", model="linear").fit)
+    fit, _ = online(ready("auto", model="linear"))
     assert "chosen_by" not in fit.settings
 
 
 def test_what_it_cannot_take_the_place_of_is_refused():
     with pytest.raises(ValueError, match="pass method='descent'"):
-        online(ready("additive").fit)
+        online(ready("additive"))
     with pytest.raises(ValueError, match="pass a private method"):
-        online(ready(NonPrivate()).fit)
+        online(ready(NonPrivate()))

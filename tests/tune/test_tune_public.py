@@ -16,9 +16,9 @@ import noisewise as nw
 import noisewise.tune.public as public
 from noisewise.methods.descent import DeflatedDescent
 from noisewise.methods.dpsgd import DpSgd
-from noisewise.tables.fit.fit import Labelled
 from noisewise.tables.generated import census
-from noisewise.tables.preprocess import Cells, Scaling
+from noisewise.tables.rows import Cells, Scaling
+from noisewise.train import Records
 from noisewise.trusted.accountants.gdp import mu_of
 from noisewise.trusted.features.features import TableColumn
 from noisewise.tune.public import Bench, differing, public_scores
@@ -33,7 +33,7 @@ def candidate(rows=ROWS, *, method, epsilon=1.0, seed=0, **face):
     table = census(rows, seed=seed)
     estimator = nw.PrivateClassifier(epsilon, 1e-6, method=method, schema=table.schema, **face)
     ready = estimator.ready(table.X, table.y)
-    return ready.fit, ready.private
+    return ready, ready.private
 
 
 def several(*methods, **more):
@@ -109,7 +109,7 @@ def test_a_regression_is_scored_by_squared_errors_in_its_own_unit():
         nw.PrivateRegressor(1.0, 1e-6, method=m, bounds=(-1, 1), target_bounds=(0, 100)).ready(X, y)
         for m in (BAD, GOOD)
     ]
-    found = public_scores([one.fit for one in made], [one.private for one in made], size=5000, handed=False)
+    found = public_scores(made, [one.private for one in made], size=5000, handed=False)
     assert found.metric == "mean squared error" and found.best == 1
     assert 0 < found.scores[1] < found.scores[0] == pytest.approx(400 / 3, rel=0.4)
 
@@ -140,10 +140,10 @@ def test_the_simulated_table_has_rows_of_the_training_part_only():
     fit, rows = candidate(method=GOOD)
     shape = shape_of(ROWS, 300, handed=True)
     parts = parts_of(shape, 0, 0)
-    table = table_of(Labelled(rows.X, np.arange(ROWS)), fit.scaling, parts, shape, 0, 0)
+    table = table_of(Records(rows.X, np.arange(ROWS)), fit.scaling, parts, shape, 0, 0)
     assert len(table.y) == 300 == len(set(table.y)) and set(table.y) <= set(parts.training)
     shape = shape_of(ROWS, 2000, handed=True)
-    table = table_of(Labelled(rows.X, np.arange(ROWS)), fit.scaling, parts, shape, 0, 0)
+    table = table_of(Records(rows.X, np.arange(ROWS)), fit.scaling, parts, shape, 0, 0)
     assert shape.filled_up and len(table.y) == 2000 and set(table.y) == set(parts.training)
     assert set(np.bincount(table.y)[parts.training]) <= {3, 4}  # balanced
 
@@ -355,15 +355,15 @@ def test_tables_that_do_not_go_together_are_refused():
     with pytest.raises(ValueError, match="one table for each"):
         public_scores(fits, rows[:1], size=100)
     with pytest.raises(ValueError, match="different numbers of rows"):
-        public_scores(fits, [rows[0], Labelled(rows[0].X[:-1], rows[0].y[:-1])], size=100)
+        public_scores(fits, [rows[0], Records(rows[0].X[:-1], rows[0].y[:-1])], size=100)
     with pytest.raises(ValueError, match="at least 20"):
-        public_scores(fits[:1], [Labelled(rows[0].X[:10], rows[0].y[:10])], size=100)
+        public_scores(fits[:1], [Records(rows[0].X[:10], rows[0].y[:10])], size=100)
 
 
 def test_a_table_of_cells_goes_through():
     table = census(ROWS)
     frame = pd.DataFrame(table.X)
     ready = nw.PrivateClassifier(1.0, 1e-6, schema=table.schema).ready(frame, table.y)
-    assert isinstance(ready.fit.scaling, Cells)
-    found = public_scores([ready.fit], [ready.private], size=3000, repeats=2, handed=False)
+    assert isinstance(ready.scaling, Cells)
+    found = public_scores([ready], [ready.private], size=3000, repeats=2, handed=False)
     assert found.best == 0 and 0 < found.scores[0] < 0.7

@@ -25,9 +25,9 @@ import pandas as pd
 from noisewise.accounts import Budget
 from noisewise.remote.clients.server import Carrier, Crowd, DirectCarrier, fit_of_clients, ready_clients
 from noisewise.remote.federation import Federated
+from noisewise.tables.fit.build import fit_of_files, ready_files
 from noisewise.tables.fit.fit import Fit
 from noisewise.tables.fit.fitted import Fitted
-from noisewise.tables.fit.from_files import fit_of_files, ready_files
 from noisewise.tables.rows import read_rows
 from noisewise.tables.schema import Column, Schema
 

@@ -290,8 +290,7 @@ def _in_turns(job: Job, report: Report) -> tuple[dict[str, Any], dict[str, Any],
 def decode(job: Job, pipe: Connection) -> dict[str, Any]:
     """Read, encode and scale into a mapped file; then Poisson batches from there and from memory, as a remark."""
     from noisewise.tables.encode import Encoder
-    from noisewise.tables.preprocess import Scaling
-    from noisewise.tables.rows import read_rows
+    from noisewise.tables.rows import Scaling, read_rows
     from noisewise.trusted.stores.grid import Mapped, in_memory
 
     encoder = Encoder(job.schema)
@@ -343,8 +342,7 @@ def train_in_memory(job: Job, pipe: Connection) -> dict[str, Any]:
     """The same training on the same rows, all of them in memory."""
     from noisewise.methods.descent import DeflatedDescent
     from noisewise.tables.encode import Encoder
-    from noisewise.tables.preprocess import Scaling
-    from noisewise.tables.rows import read_rows
+    from noisewise.tables.rows import Scaling, read_rows
     from noisewise.trusted.stores.grid import in_memory
 
     pipe.recv()

@@ -96,9 +96,7 @@ def candidates(method: Method) -> list[Candidate]:
         X, np.arange(100) % 2, None
     )
     return [
-        Candidate(
-            {"max_grad_norm": clip}, replace(ready.fit, method=method.with_settings(max_grad_norm=clip)), ready.private
-        )
+        Candidate({"max_grad_norm": clip}, replace(ready, method=method.with_settings(max_grad_norm=clip)))
         for clip in np.linspace(0.1, 2.0, CANDIDATES).tolist()
     ]
 

@@ -44,5 +44,5 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
         if name in names:
-            return getattr(import_module(f"noisewise.trusted.{home}"), name)
+            return globals().setdefault(name, getattr(import_module(f"noisewise.trusted.{home}"), name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,17 +24,19 @@ from .store import Amount, PurseEntry
 Sent = tuple[str, Process]  # the name of an account, and the process in which it was open
 UnitName = Literal["record", "person"]
 UNITS: tuple[UnitName, ...] = ("record", "person")
-ROUNDING = Fraction(1, 10**10)  # ten times 0.1 is more than 1 in floats: so small a lack is not the user's
+ROUNDING = Fraction(1, 10**10)  # a shortage this small comes from rounding: ten times 0.1 is more than 1 in floats
 MAX_NAME_LETTERS = 100
-PERSONS = ", a person protected"  # how a file tells runs of persons from runs of records
+PERSONS = ", a person protected"  # at the end of the names of runs that protect persons, as a spending file has them
 
-_open: dict[Process, Account] = {}  # by process: a forked child finds its parent's here, and may not spend from it
-_fits: dict[Process, Iterator[int]] = {}  # by process: how many private fits stood outside of any account
-_BORN = this_process()  # another one is a fork of it
+_open: dict[
+    Process, Account
+] = {}  # by process: a forked child finds its parent's account here, and may not spend from it
+_fits: dict[Process, Iterator[int]] = {}  # by process: counts the private fits outside of any account
+_BORN = this_process()  # any other process with this module is a fork
 
 
 class BudgetWarning(UserWarning):
-    """Budgets may add up, or be larger than anybody meant. It is made of public facts: no record has a part in it."""
+    """Budgets may add up, or be larger than intended. The warning is made of public facts, and depends on no record."""
 
 
 class Account(NotCopied):
@@ -80,26 +82,26 @@ class Account(NotCopied):
 
     @property
     def durable(self) -> bool:
-        """Whether what is spent is written down where it outlives this process."""
+        """Whether spending is recorded where it outlives this process."""
         return self._purse.durable
 
     @property
     def entries(self) -> tuple[PurseEntry, ...]:
-        """The runs that took a part, refused ones and simulations not among them."""
+        """The runs that reserved a share; refused runs and simulations are not among them."""
         return self._purse.entries
 
     @property
     def simulations(self) -> int:
-        """How many seeded fits were inside: they are not private, say so, and took nothing."""
+        """How many seeded fits there were: they are not private, their statements say so, and they took nothing."""
         return self._simulations
 
     @property
     def left(self) -> Budget | None:
-        """The largest promise that a further run can get; None when nothing is left that would buy an answer."""
+        """The largest promise that a further run can get; None when too little is left for any answer."""
         return self.largest()
 
     def fitting(self, epsilon: float | None, delta: float | None) -> Budget:
-        """The promise of a further run in the account's own currency: what is asked for, or the largest where nothing is."""
+        """The promise of a further run in the account's own currency: the requested one, or the largest if none was requested."""
         largest, own = self.largest(delta), self.budget
         asked = None
         if epsilon is not None:
@@ -109,7 +111,7 @@ class Account(NotCopied):
         return asked or Budget(float(rounded_down(largest.epsilon)), largest.delta, own.adjacency)  # as it is shown
 
     def largest(self, delta: float | None = None) -> Budget | None:
-        """The same at another ``delta`` where the account is a filter; a smaller one goes with a larger epsilon."""
+        """The largest promise at another ``delta``, where the account is a filter: a smaller delta allows a larger epsilon."""
         try:
             return self._purse.largest(delta=delta)
         except BudgetExhausted:
@@ -117,7 +119,7 @@ class Account(NotCopied):
 
     @property
     def spent(self) -> Amount:
-        """What the runs took, added up: epsilons, or with ``terms`` the filter's currency; and deltas. No promise: that
+        """The sum of what the runs took: epsilons, or with ``terms`` the filter's currency; and deltas. No promise: that
         is the whole budget, fixed beforehand.
         """
         counted = [entry.counted for entry in self.entries]
@@ -170,7 +172,7 @@ class Account(NotCopied):
             )
 
     def admitted(self, asked: Budget, *, persons: bool) -> Budget:
-        """What a run that asks for so much may get: exactly that, or what is left where only rounding is missing."""
+        """The budget of a run that asks for ``asked``: exactly that, or what is left if the shortage is mere rounding."""
         self._check_process()
         own = self.budget
         if asked.adjacency != own.adjacency:
@@ -198,7 +200,7 @@ class Account(NotCopied):
         what: str = "run",
         number: int | None = None,
     ) -> PurseShare:
-        """A run on these terms, as :meth:`Purse.part` reserves it; what does not fit is refused in words for users."""
+        """Reserve a run on these terms, as :meth:`Purse.part` does; a run that does not fit is refused with a message for users."""
         self._check_process()
         try:
             of = PERSONS if self._unit == "person" else ""
@@ -211,7 +213,7 @@ class Account(NotCopied):
             raise ValueError(f"{error} (the account {self._dataset!r}: without terms= it takes any method)") from None
 
     def check(self, runs: Sequence[tuple[Terms, Budget, str]]) -> None:
-        """Refuse runs, each with its terms, its promise and what it is, that would not all fit; nothing is reserved.
+        """Refuse runs, given by terms, promise and name, that would not all fit; nothing is reserved.
 
         So that nothing is bought for a run that cannot be paid for.
         """
@@ -243,7 +245,7 @@ class Account(NotCopied):
         return f"{text}{self._of_promises(asked or own)}; {full}"
 
     def _of_promises(self, asked: Budget) -> str:
-        """What would fit of runs that count as what they promise: sampled batches, one-shot methods, searches."""
+        """In words, what would fit of a run that counts as its promise: sampled batches, one-shot methods, searches."""
         share = down(self._purse.left[1])
         text = "it counts as the (epsilon, delta) that it promises, "
         if (fits := self._purse.largest_promise(asked.delta)) is None:
@@ -251,13 +253,13 @@ class Account(NotCopied):
         return f"{text}of which {_at_most(fits)} would fit"
 
     def simulated(self) -> None:
-        """Note a seeded fit, which takes nothing."""
+        """Count a seeded fit, which takes nothing."""
         if this_process() == self._process:
             with self._lock:
                 self._simulations += 1
 
     def paid_for(self, preparation: Any) -> None:
-        """Refuse what a statement would add to a run's promise, if it was bought elsewhere."""
+        """Refuse bounds that were bought elsewhere: a statement would add their price to the promise of the run."""
         for entry in self.entries:
             if all(entry.terms[name] == preparation[name] for name in ("epsilon", "delta", "meter")):
                 return
@@ -267,11 +269,11 @@ class Account(NotCopied):
 
 
 def account_of(purse: Purse | Account | None) -> Account | None:
-    """The account that a run takes its part from: the one it is given, or the open one if it is given nothing."""
+    """The account that pays for a run: the given one, or without any purse the open one."""
     if isinstance(purse, Account):
         return purse
     if purse is not None:
-        if not isinstance(purse, Purse):  # a fit would stand outside of the account that is open, unnoticed
+        if not isinstance(purse, Purse):  # otherwise the fit would silently not be paid by the open account
             raise TypeError(
                 f"purse is a {type(purse).__name__}; pass a Purse or an account, or leave it out to spend from the open one"
             )
@@ -282,7 +284,7 @@ def account_of(purse: Purse | Account | None) -> Account | None:
 def paying(
     budget: Budget, purse: Purse | Account | None, *, simulation: bool, persons: bool
 ) -> tuple[Purse | Account, Budget]:
-    """Where a run takes its budget from, and how much it gets; called once for each, before a record is touched."""
+    """What pays for a run, and its budget; called once for each run, before a record is touched."""
     account = account_of(purse)
     if account is not None and not simulation:
         return account, account.admitted(budget, persons=persons)
@@ -292,7 +294,7 @@ def paying(
 
 
 def private_fit_begins(purse: Purse | Account | None) -> None:
-    """Count a private fit that shares its budget with no other, and warn once: at the second, in a worker at the first."""
+    """Count a private fit outside of any account and warn once: at the second one, in a worker process at the first."""
     if purse is not None or account_of(None) is not None:
         return
     worker = multiprocessing.parent_process() is not None or this_process() != _BORN
@@ -308,7 +310,7 @@ def private_fit_begins(purse: Purse | Account | None) -> None:
 
 
 def sent_from(earlier: Sent | None) -> Sent | None:
-    """The open account and its process, as an estimator remembers them that is pickled inside the block.
+    """The open account and its process, for an estimator that is pickled inside the block to remember.
 
     ``earlier``: what it remembers already, which stays when it is sent on by the process that it was sent to.
     """
@@ -318,7 +320,7 @@ def sent_from(earlier: Sent | None) -> Sent | None:
 
 
 def refuse_elsewhere(sent: Sent | None) -> None:
-    """Refuse to fit what was sent from inside an account to another process, such as joblib's workers."""
+    """Refuse to fit an estimator that was sent from inside an account to another process, such as a worker of joblib."""
     if sent is not None and sent[1] != this_process():
         raise RuntimeError(
             f"this estimator was sent to another process from inside the account {sent[0]!r}, which cannot count what is "
@@ -327,7 +329,7 @@ def refuse_elsewhere(sent: Sent | None) -> None:
 
 
 def named(dataset: str) -> None:
-    """Refuse what is no name of a data set."""
+    """Refuse anything but a plain name of a data set."""
     if not isinstance(dataset, str) or not name_is_plain(dataset):
         raise ValueError(f"dataset is not a name; pass one line of at most {MAX_NAME_LETTERS} letters")
 
@@ -338,7 +340,7 @@ def name_is_plain(dataset: str) -> bool:
 
 
 def _nearly(asked: float, left: Fraction) -> float:
-    """What is asked for, or what is left if that is less by rounding alone."""
+    """The requested amount, or what is left if the difference is mere rounding."""
     lack = Fraction(float(asked)) - left
     return down(left) if 0 < lack <= Fraction(float(asked)) * ROUNDING else asked
 
@@ -348,7 +350,7 @@ def _at_most(promise: Budget) -> str:
 
 
 def rounded_down(value: float) -> str:
-    """A number to six digits that is at most it: what fits must fit as it is shown."""
+    """A number rounded down to six digits, so that what fits also fits as it is shown."""
     return f"{float(Context(prec=6, rounding=ROUND_FLOOR).create_decimal(repr(value))):g}"
 
 

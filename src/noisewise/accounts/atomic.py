@@ -1,4 +1,4 @@
-"""Writing a file as a whole or not at all, and never through a link that somebody has laid out; reading likewise."""
+"""Writing a file completely or not at all, and never through a symbolic link; reading without following one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def write_atomically(
                 stream.flush()
                 os.fsync(stream.fileno())
             if not private and hasattr(os, "fchmod"):
-                os.fchmod(stream.fileno(), 0o666 & ~umask())  # by its handle: a link laid at its name is not followed
+                os.fchmod(
+                    stream.fileno(), 0o666 & ~umask()
+                )  # by its handle, so that a link at its name is not followed
         os.replace(draft, path)
         if durable:
             force_to_disk(path.parent)
@@ -37,7 +39,7 @@ def write_atomically(
 
 
 def is_there(path: Path) -> bool:
-    """Whether it is a file; a name that the system cannot have is none."""
+    """Whether there is such a file; False for a name that the system cannot have."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -45,7 +47,7 @@ def is_there(path: Path) -> bool:
 
 
 def read_plain(path: Path) -> bytes:
-    """The content of a plain file: no link at its name is followed, and no pipe waited for."""
+    """The content of a plain file: no link is followed, and a pipe is not waited for."""
     with os.fdopen(os.open(path, os.O_RDONLY | PLAIN), "rb") as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise OSError(f"{path} is not a plain file")
@@ -53,7 +55,7 @@ def read_plain(path: Path) -> bytes:
 
 
 def force_to_disk(path: Path) -> None:
-    """What a file or the list of a folder says now outlives a loss of power."""
+    """Sync a file or a folder to the disk, so that it outlives a loss of power."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -63,7 +65,7 @@ def force_to_disk(path: Path) -> None:
 
 @contextmanager
 def locked(descriptor: int) -> Iterator[None]:
-    """Nobody else holds this file meanwhile; then it is closed. The system opens the lock when its holder dies."""
+    """Hold the lock of a file, then close it. The system releases the lock when its holder dies."""
     import fcntl  # not on every system, and needed only here
 
     try:

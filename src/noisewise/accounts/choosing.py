@@ -1,4 +1,4 @@
-"""The meter that a run gets where no method names one, as for bounds and evaluations."""
+"""The meter of a run without a method that names one, as for bounds and evaluations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What about a budget should not pass in silence: one warning of each kind in a process, and a banner in the report.
+"""Warnings about a budget: one of each kind in a process, and a banner in the report.
 
 All of it follows from the budget and from a size that is public; no record has a part in it, and nobody is asked anything.
 """
@@ -13,12 +13,12 @@ from ..trusted.process import Process, this_process
 from .account import BudgetWarning
 
 MAX_USUAL_EPSILON, MAX_USUAL_DELTA = 10.0, 1e-3
-EPSILON = 1.0  # where nobody chooses one
-_said: set[tuple[Process, str]] = set()  # by process: a worker has its own standard error
+EPSILON = 1.0  # the default
+_said: set[tuple[Process, str]] = set()  # by process: each worker has its own standard error
 
 
 def concerns(epsilon: float, delta: float, *, size: float | None = None, chosen: bool = True) -> dict[str, str]:
-    """What should be said of a budget, by kind; ``size`` only where the number of records is public.
+    """The warnings about a budget, by kind; ``size`` is given only where the number of records is public.
 
     ``chosen``: whether somebody chose epsilon.
 
@@ -47,7 +47,7 @@ def concerns(epsilon: float, delta: float, *, size: float | None = None, chosen:
 
 
 def unchosen(epsilon: float) -> str:
-    """In words: an epsilon that is the default."""
+    """The warning about an epsilon that nobody chose."""
     return (
         f"nobody chose epsilon, so the default of {epsilon:g} is spent; how much may become known about a person is for you "
         "to decide: pass epsilon="
@@ -55,17 +55,17 @@ def unchosen(epsilon: float) -> str:
 
 
 def concerns_of(promise: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, str]:
-    """The same of a statement's promise and of the settings of its run, as a run folder has them."""
+    """The warnings about a statement's promise, given the settings of its run folder."""
     return concerns(promise["epsilon"], promise["delta"], chosen=chosen(settings))
 
 
 def chosen(settings: Mapping[str, Any]) -> bool:
-    """Whether somebody chose the epsilon of a run with these settings."""
+    """Whether the user chose the epsilon of a run with these settings."""
     return settings.get("epsilon_by") != "default"
 
 
 def warn_of(epsilon: float, delta: float, *, size: float | None = None, chosen: bool = True) -> None:
-    """Say each concern about a budget that is about to be spent, once in a process."""
+    """Warn about a budget that is about to be spent, once for each kind in a process."""
     for kind, text in concerns(epsilon, delta, size=size, chosen=chosen).items():
         if (this_process(), kind) not in _said:
             _said.add((this_process(), kind))

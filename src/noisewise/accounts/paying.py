@@ -32,7 +32,7 @@ def spending(
     store: PurseStore | str | os.PathLike[str] | None = None,
     ledger: Ledger | str | os.PathLike[str] | None = None,
 ) -> Account:
-    """An account: ``with`` it, all private fits share one budget, and what does not fit is refused before it begins.
+    """An account: inside its ``with`` block all private fits share one budget, and a fit that does not fit is refused before it begins.
 
     ``budget`` is a :class:`Budget`, or an epsilon with its ``delta``; ``dataset`` names the records in statements.
     Every ``fit`` and ``fit_files``, purchase of bounds and paid evaluation inside takes its own (epsilon, delta), unless
@@ -87,7 +87,7 @@ def spending(
 def payer(
     purse: Purse | Account | None, ledger: Ledger | str | os.PathLike[str] | None, dataset: str | None
 ) -> Purse | Account | None:
-    """Where a run takes its budget from: the ``purse`` that it is given, or the account of ``dataset`` in a ``ledger``."""
+    """What pays for a run: the given ``purse``, or the account of ``dataset`` in a ``ledger``."""
     if ledger is None and dataset is None:
         return purse
     if purse is not None:
@@ -104,7 +104,7 @@ def planned_budget(
     *,
     persons: bool,
 ) -> Budget:
-    """The budget of a plan: what is said, or what the account of a ledger has left where it is not said."""
+    """The budget of a plan: the given one; what is not given comes from what the account of a ledger has left."""
     if ledger is None and dataset is None:
         if epsilon is None or delta is None:
             raise ValueError(

@@ -18,14 +18,23 @@ from ..trusted.counts import BudgetExhausted, NotCopied
 from ..trusted.events import ApproximateDP, Composed, Event, FixedBatch, Gaussian, Poisson, leaves
 from ..trusted.meter import AdditiveMeter, Meter, PlanMeter
 from ..trusted.opening import open_meter, rebuilt_terms
-from .part import PurseShare as PurseShare
-from .store import CLAIM_SHARE, UNUSED, Amount, Closed, MemoryStore, PurseEntry, PurseStore, SpendingFile
+from .store import (
+    CLAIM_SHARE,
+    UNUSED,
+    Amount,
+    Closed,
+    MemoryStore,
+    PurseEntry,
+    PurseStore,
+    SpendingFile,
+)
+from .store import PurseShare as PurseShare
 
-MAX_PROMISED_EPSILON = 1e3  # nobody asks for more
+MAX_PROMISED_EPSILON = 1e3  # where a search for the largest epsilon stops
 
 
 class Purse(NotCopied):
-    """Counts what runs spend of one budget, in whatever it is given: nothing, a file, or another :class:`PurseStore`.
+    """Counts what runs spend of one budget, in memory, in a file, or in another :class:`PurseStore`.
 
     Without ``terms`` the promises of the runs add up (basic composition): a run takes its epsilon and its delta whole,
     unless it asked nothing. With adaptive ``terms`` the purse is a filter over all runs: an adaptive run in the same
@@ -60,7 +69,7 @@ class Purse(NotCopied):
     ) -> None:
         super().__init__()
         self._budget, self._filter = budget, None
-        self._holders: dict[int, list[Meter]] = {}  # of each part: who pays for it, and before, who paid
+        self._holders: dict[int, list[Meter]] = {}  # by number of the share: its meters, the one that pays last
         cap, described = Amount(float(budget.epsilon), float(budget.delta)), None
         if terms is not None:
             terms = rebuilt_terms(terms)
@@ -81,7 +90,7 @@ class Purse(NotCopied):
         self._store = (
             MemoryStore() if store is None else SpendingFile(store) if isinstance(store, str | os.PathLike) else store
         )
-        self._store.left(self._terms)  # a file that cannot be read is refused before anything is planned
+        self._store.left(self._terms)  # refuses an unreadable file before anything is planned
 
     @property
     def budget(self) -> Budget:
@@ -95,7 +104,7 @@ class Purse(NotCopied):
 
     @property
     def entries(self) -> tuple[PurseEntry, ...]:
-        """The runs so far, as they are written down."""
+        """The runs so far, as the store records them."""
         return self._store.entries(self._terms)
 
     @property
@@ -105,13 +114,13 @@ class Purse(NotCopied):
 
     @property
     def currency(self) -> str:
-        """What a filter counts in, in words."""
+        """The currency of the filter, in words."""
         own = self._terms["filter"]
         return "epsilon" if own is None else own["name"] + (f" at order {own['order']}" if own["order"] else "")
 
     @property
     def durable(self) -> bool:
-        """Whether what is spent is written down where it outlives this process."""
+        """Whether spending is recorded where it outlives this process."""
         return not isinstance(self._store, MemoryStore)
 
     @property
@@ -133,7 +142,7 @@ class Purse(NotCopied):
         what: str = "run",
         number: int | None = None,
     ) -> PurseShare:
-        """A run on these terms, reserved when this returns: durably, before its meter can be spent from.
+        """Reserve a run on these terms, durably, before its meter can be charged.
 
         It promises ``budget``, or ``share`` of what is left. Raises ``BudgetExhausted`` when that is not there.
         ``number``: of a part that an earlier process of the same run has reserved and not settled, which is taken up: unless
@@ -165,7 +174,7 @@ class Purse(NotCopied):
     def _held(
         self, number: int, entry: PurseEntry, meter: Meter, claimed: float = 0.0, *, unknown: bool = False
     ) -> PurseShare:
-        """The part, paid by this meter alone: one that held it before, as of a run that was stopped, is closed."""
+        """The share, paid by this meter alone: an earlier meter of it, as of a stopped run, is closed."""
         with self._lock:
             before = self._holders.setdefault(number, [])
             for earlier in before:
@@ -180,7 +189,7 @@ class Purse(NotCopied):
         """
         cost, rest = (part * Fraction(share) for part in self.left)
         left = 0.0, 0.0
-        if cost * 10_000_000 >= Fraction(self._cap.cost):  # less would buy only answers that drown in noise
+        if cost * 10_000_000 >= Fraction(self._cap.cost):  # less would buy nothing but noise
             left = (down(cost), down(rest))
             if self.filtered:
                 left = (self._worth(cost, one_shot_delta, delta), self._budget.delta if delta is None else delta)
@@ -189,7 +198,7 @@ class Purse(NotCopied):
         return Budget(*left, self._budget.adjacency)
 
     def check(self, runs: Sequence[tuple[Terms, Budget]]) -> None:
-        """Refuse runs, ``BudgetExhausted``, that would not all fit one after the other; nothing is reserved."""
+        """Raise ``BudgetExhausted`` for runs that would not all fit, one after the other; nothing is reserved."""
         left = self.left
         for terms, promise in runs:
             found = self.prices(open_meter(promise, rebuilt_terms(terms)))
@@ -292,7 +301,7 @@ class Purse(NotCopied):
         return meter
 
     def _in_kind(self, meter: Meter) -> bool:
-        """Whether the meter counts in the filter's own currency, so that what it does not spend can come back."""
+        """Whether the meter counts in the filter's own currency, so that what the run does not spend can come back."""
         if self._filter is None or not isinstance(meter, AdditiveMeter):
             return False
         own, other = self._filter_meter().currency, meter.currency
@@ -314,7 +323,7 @@ class Purse(NotCopied):
         self._store.claim(self._terms, number, before, after)
 
     def settled(self, meter: Meter, reserved: Amount, claimed: float = 0.0, journal: Closed | None = None) -> Amount:
-        """What a run takes in the end that reserved so much and was charged what its meter says.
+        """What a run takes in the end, given what it reserved and what its meter was charged.
 
         ``claimed``: the largest share that it ever claimed. It takes at least that, since it may have drawn it. Only where costs
         add up in its meter, and a closed ``journal`` lists nothing but what the meter was charged for, it takes less: by a
@@ -343,7 +352,7 @@ class Purse(NotCopied):
         claimed: tuple[float, float],
         journal: Closed | None,
     ) -> None:
-        self._check_process()  # a forked copy does not know what the run spent since
+        self._check_process()  # a forked copy does not know what was spent since the fork
         meter.close()
         *before, last = self._holders[number]
         if last is not meter:
@@ -352,7 +361,9 @@ class Purse(NotCopied):
         journal = journal if _shows(journal, meter) else None
         spent = self.settled(meter, entry.reserved, most, journal)
         events = tuple(as_events(meter.events))
-        if not all(earlier.events <= meter.events for earlier in before):  # somebody was paid for what this one forgot
+        if not all(
+            earlier.events <= meter.events for earlier in before
+        ):  # an earlier meter paid for events that this one lacks
             spent = entry.reserved
         settled = replace(entry, spent=spent, events=events, state=state, claimed=last_claim, journal=journal)
         self._store.settle(self._terms, number, settled)
@@ -367,12 +378,12 @@ def _amount(cost: Fraction, delta: Fraction) -> Amount:
 
 
 def _shows(journal: Closed | None, meter: Meter) -> bool:
-    """Whether a journal lists something, and nothing but what the meter was charged for."""
+    """Whether a journal lists events, and only events that the meter was charged for."""
     return journal is not None and journal.events.total() > 0 and journal.events <= meter.events
 
 
 def _least(reserved: float, claimed: float) -> float:
-    """What a run takes at least that claimed this share of what it reserved; a store that counts in units rounds it up."""
+    """The least that a run takes that claimed this share of its reservation; a store that counts in units rounds it up."""
     return reserved if claimed == 1 else down(Fraction(reserved) * Fraction(claimed) * (1 - Fraction(1, 1 << 50)))
 
 

@@ -1,4 +1,4 @@
-"""Where spending is written down: in memory, in a file, or whatever else keeps the protocol of :class:`PurseStore`.
+"""Where spending is recorded: in memory, in a file, or in anything else with the protocol of :class:`PurseStore`; and a run's share.
 
 A file ``spending.json`` holds one purse and a list of its runs, each with the same keys::
 
@@ -28,21 +28,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ..trusted.counts import BudgetExhausted
+from ..trusted import validate
+from ..trusted.counts import BudgetExhausted, NotCopied
 from ..trusted.events import Event, Leaf, from_dict, to_dict
+from ..trusted.meter import Meter
 from .atomic import locked, write_atomically
 
+if TYPE_CHECKING:
+    from .purse import Purse
+
 STATES = ("reserved", "spent", "failed")
-CLAIM_SHARE = 1 / 16  # of its part: what a run claims at a time, and what a crash can cost
-UNUSED = math.ulp(0.0)  # a claim of a run that gives its part back whole: nobody else may go on with it
+CLAIM_SHARE = 1 / 16  # of its share: what a run claims at a time, and what a crash can cost
+UNUSED = math.ulp(0.0)  # the claim of a run that gives its share back whole, so that no other process can resume it
 TAKEN_UP = "another process has taken up this run since; let that one finish: what is drawn is paid for once"
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """What a run reserves or spends: a cost in the purse's unit, and a part of delta; finite floats, rounded up."""
+    """What a run reserves or spends: a cost in the purse's unit, and some of delta; finite floats, rounded up."""
 
     cost: float
     delta: float
@@ -53,7 +59,7 @@ class Amount:
                 raise ValueError(f"an amount is {value!r}; pass finite numbers >= 0")
 
     def within(self, other: Amount) -> bool:
-        """Whether it is at most the other one in both."""
+        """Whether both the cost and the delta are at most those of the other amount."""
         return self.cost <= other.cost and self.delta <= other.delta
 
 
@@ -66,7 +72,7 @@ class Closed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PurseEntry:
-    """One run of a purse: its terms as plain data, the most it may spend, and what it did spend once that is known."""
+    """One run of a purse: its terms as plain data, the most that it may spend and, once it is settled, what it spent."""
 
     terms: Mapping[str, Any]
     reserved: Amount
@@ -88,11 +94,11 @@ class PurseEntry:
 
     @property
     def counted(self) -> Amount:
-        """What it takes of the purse now."""
+        """What the run takes of the purse now."""
         return self.reserved if self.spent is None else self.spent
 
     def is_that_of(self, other: PurseEntry) -> bool:
-        """Whether the other one, as it is asked for, is this run, reserved and not settled."""
+        """Whether a requested run is this one, which is reserved and not settled."""
         return self.state == "reserved" and self.terms == other.terms and other.reserved.within(self.reserved)
 
 
@@ -116,24 +122,24 @@ class PurseStore(Protocol):
         """Write down a run if the cap has room for all it reserves, and give it a number; else ``BudgetExhausted``."""
 
     def claim(self, terms: Mapping[str, Any], number: int, before: float, after: float) -> None:
-        """Note that a reserved run may use its part up to ``after``; :class:`Claimed` if it is not at ``before`` now.
+        """Record that a reserved run may use its share up to ``after``; :class:`Claimed` if its claim is not ``before``.
 
         A run that stops in good order claims less than before: what it did use.
         """
 
     def settle(self, terms: Mapping[str, Any], number: int, settled: PurseEntry) -> None:
-        """Put the settled run in the place of the reserved one; a run is settled once, by who claimed its part last."""
+        """Replace a reserved run by the settled one; a run is settled once, by the process with the last claim."""
 
     def left(self, terms: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
         """What is neither spent nor reserved, exactly: of the cost, and of delta."""
 
 
 class Claimed(RuntimeError):
-    """Another process has taken up the same run since: what it draws is paid for once, by the other one."""
+    """Another process has taken up the same run since; what is drawn is paid for by that one alone."""
 
 
 class _Kept(ABC):
-    """What a store does with its runs, whatever keeps them; ``_change`` edits all of them in one atomic step."""
+    """A store on top of ``_change``, which edits all runs in one atomic step."""
 
     @abstractmethod
     def _change(self, terms: Mapping[str, Any], edit: Callable[[Entries], Entries]) -> Entries: ...
@@ -177,7 +183,7 @@ class _Kept(ABC):
 
 
 class MemoryStore(_Kept):
-    """Nothing is written down: the purse is forgotten with the process."""
+    """Keeps runs in memory: the purse is forgotten with the process."""
 
     def __init__(self) -> None:
         self._lock, self._entries = threading.Lock(), Entries()
@@ -237,7 +243,7 @@ class SpendingFile(_Kept):
 
 
 def entry_to_dict(entry: PurseEntry) -> dict[str, Any]:
-    """A run as the file has it."""
+    """A run as plain data for the file."""
 
     def amount(value: Amount) -> dict[str, float]:
         return {"cost": value.cost, "delta": value.delta}
@@ -248,8 +254,8 @@ def entry_to_dict(entry: PurseEntry) -> dict[str, Any]:
 
 
 def entry_from_dict(data: Any) -> PurseEntry:
-    """What :func:`entry_to_dict` wrote; ValueError for what makes no sense."""
-    claimed = data.get("claimed", 0.0) if isinstance(data, dict) else 0.0  # files of before have none
+    """The inverse of :func:`entry_to_dict`; ValueError for anything else."""
+    claimed = data.get("claimed", 0.0) if isinstance(data, dict) else 0.0  # older files have none
     data = {name: value for name, value in data.items() if name != "claimed"} if isinstance(data, dict) else data
     _exactly(data, ("terms", "reserved", "spent", "state"), "a run")
     check_terms(data["terms"])
@@ -265,7 +271,7 @@ def entry_from_dict(data: Any) -> PurseEntry:
 
 
 def check_terms(terms: Any) -> None:
-    """Refuse what are no terms of a run."""
+    """Refuse anything but the terms of a run."""
     _exactly(terms, ("what", "epsilon", "delta", "adjacency", "meter"), "its terms")
     if type(terms["what"]) is not str:
         raise ValueError("a run has no name")
@@ -274,3 +280,59 @@ def check_terms(terms: Any) -> None:
 def _exactly(data: Any, keys: tuple[str, ...], what: str) -> None:
     if not isinstance(data, dict) or set(data) != set(keys):
         raise ValueError(f"{what} should have exactly {', '.join(keys)}")
+
+
+class PurseShare:
+    """A run's share of a purse: ``meter`` pays until the run is settled, which leaving the ``with`` block does."""
+
+    __slots__ = ("_claimed", "_entry", "_most", "_number", "_purse", "_unknown", "meter")
+
+    def __init__(
+        self, purse: Purse, number: int, entry: PurseEntry, meter: Meter, claimed: float = 0.0, *, unknown: bool = False
+    ) -> None:
+        self._purse, self._number, self._entry, self.meter, self._claimed = purse, number, entry, meter, claimed
+        self._most = claimed  # the largest claim that this process knows of
+        self._unknown = unknown  # whether another process may have used, or may still use, some of it
+
+    @property
+    def number(self) -> int:
+        """The number of the run in the purse."""
+        return self._number
+
+    @property
+    def claimed(self) -> float:
+        """How much of the share was claimed so far, here or by an earlier process of the run."""
+        return self._claimed
+
+    def claim(self, share: float) -> None:
+        """Record durably, before anything is drawn, that the meter may be used up to this share.
+
+        Of several processes that took up one run only one gets any block: :class:`~.store.Claimed` for the others.
+        """
+        self._purse._claim(self._number, self._claimed, float(share))
+        self._claimed, self._most = float(share), max(self._most, float(share))
+
+    def known(self) -> None:
+        """Declare that a journal has, or will have, charged the meter with all that earlier processes may have used."""
+        self._unknown = False
+
+    def settle(self, state: str = "spent", *, journal: Closed | None = None) -> None:
+        """Close the meter and record what it paid for; ``state`` is "spent", or "failed" for a run without a model.
+
+        ``journal``: the end of the run's journal, for what it claimed and did not use to come back.
+        """
+        validate.one_of(("spent", "failed"), state=state)
+        if self._unknown and not self.meter.closed:
+            self.meter.forfeit(1.0)
+        self._purse._settle(self._number, self._entry, self.meter, state, (self._claimed, self._most), journal)
+
+    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = (
+        NotCopied._refuse
+    )  # a copy would not know of later claims
+
+    def __enter__(self) -> PurseShare:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
+        if not self.meter.closed:
+            self.settle("spent" if kind is None else "failed")

@@ -19,7 +19,7 @@ from ..asking import Curator, ErrorMoments, ScoreHistogram
 from ..tables.fit.fit import as_labels, refuse_without_torch
 from ..tables.fit.fitted import Fitted
 from ..tables.fit.labels import Classes, Target, numbers_with
-from ..tables.preprocess import Cells
+from ..tables.rows import Cells
 from ..trusted.accountants.choose import choose_terms
 from ..trusted.events import Repeated, to_dict
 from ..trusted.losses import Logistic, Loss, Softmax, Squared

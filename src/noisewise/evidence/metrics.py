@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accounts import Budget
-from ..tables.classes import class_codes
 from ..tables.fit.fitted import Fitted
-from ..tables.fit.labels import Classes
+from ..tables.fit.labels import Classes, class_codes
 
 Floats = NDArray[np.float64]
 Array = NDArray[Any]

@@ -1,4 +1,4 @@
-"""Inside a guest: the curator's questions, asked over the pipe."""
+"""Inside a guest: a curator whose questions go to the host over the pipe."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RequestRefused(ValueError):
 
 
 class Remote(Asking):
-    """The curator as a guest has it: what it is asked goes to the host."""
+    """The curator that a guest sees; every question goes to the host."""
 
     def __init__(self, wire: Wire, *, simulation: bool) -> None:
         self._wire, self.simulation = wire, simulation
@@ -76,7 +76,7 @@ class Remote(Asking):
 
 
 class RemoteMeter:
-    """The meter as a guest sees it."""
+    """The meter that a guest sees."""
 
     def __init__(self, remote: Remote) -> None:
         self._remote = remote

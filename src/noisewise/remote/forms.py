@@ -20,8 +20,8 @@ import numpy as np
 from .messages import MAX_BYTES, BadMessage, pack, unpack
 
 CLASSES = {
-    "Address": "tables.addresses", "Pin": "tables.addresses", "Dialect": "tables.files", "FilePiece": "tables.file_pieces", "Cells": "tables.preprocess",
-    "Scaling": "tables.preprocess", "Column": "tables.schema", "Schema": "tables.schema", "Arithmetic": "trusted.arithmetic", "Federated": "remote.federation", "Declared": "remote.federation",
+    "Address": "tables.addresses", "Pin": "tables.addresses", "Dialect": "tables.files", "FilePiece": "tables.file_pieces", "Cells": "tables.rows",
+    "Scaling": "tables.rows", "Column": "tables.schema", "Schema": "tables.schema", "Arithmetic": "trusted.arithmetic", "Federated": "remote.federation", "Declared": "remote.federation",
     "Classes": "tables.fit.labels", "Target": "tables.fit.labels", "Hinge": "trusted.losses.hinge", "HuberHinge": "trusted.losses.huber_hinge", "Logistic": "trusted.losses.logistic",
     "Softmax": "trusted.losses.softmax", "Squared": "trusted.losses.squared", "ClassWeighted": "trusted.losses.weighted", "Additive": "trusted.models.linear", "Linear": "trusted.models.linear",
     "MLP": "trusted.models.perceptron", "TableColumn": "trusted.features.features", "Codes": "trusted.features.features", "Features": "trusted.features.features", "Hats": "trusted.features.features",

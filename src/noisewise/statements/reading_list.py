@@ -64,12 +64,12 @@ PRICES = (
     "trusted/accountants/base trusted/accountants/common trusted/accountants/terms trusted/accountants/special "
     "trusted/accountants/gdp trusted/accountants/common trusted/accountants/choose"
 )
-PAYING = "accounts/account accounts/part accounts/purse accounts/store accounts/concerns"
+PAYING = "accounts/account accounts/purse accounts/store accounts/concerns"
 SOURCES = {
-    "files": "tables/addresses tables/arrow_arrays tables/cells tables/column_checks tables/encode tables/files tables/dates tables/paths tables/persons "
-    "tables/preprocess tables/refusal tables/rows tables/schema tables/table_columns tables/values tables/fit/from_files tables/fit/labels tables/fit/fit tables/fit/ready",
-    "arrays": "tables/encode tables/preprocess tables/refusal tables/rows tables/table_columns tables/values tables/cells tables/fit/labels tables/fit/fit tables/fit/ready",
-    "tensors": "tables/refusal tables/fit/fit faces/pytorch/fit faces/pytorch/handed_over",
+    "files": "tables/addresses tables/column_checks tables/encode tables/files tables/persons tables/refusal tables/rows tables/schema tables/values "
+    "tables/fit/build tables/fit/labels tables/fit/fit",
+    "arrays": "tables/fit/build tables/encode tables/refusal tables/rows tables/values tables/fit/labels tables/fit/fit",
+    "tensors": "tables/refusal tables/fit/build tables/fit/fit faces/pytorch/fit faces/pytorch/handed_over",
     "loop": "trusted/tickets faces/pytorch/run faces/pytorch/loop_meter faces/pytorch/loader faces/pytorch/criterion faces/pytorch/optimizer faces/pytorch/handed_over",
 }
 SOURCES["ranks"] = SOURCES["files"] + " remote/processes remote/holder remote/forms remote/workers"

@@ -23,10 +23,9 @@ from typing import Any, cast
 import numpy as np
 
 from ..accounts import Budget, BudgetExhausted
-from ..accounts.recorded import MAX_RECORDED_NUMBERS, Array, RecordedAnswers, TapeEntry, kind_of
 from ..asking import Answer, Asking, Curator, Descent, OnePass, PublicCurator, array, in_kind
 from ..methods import Method
-from ..train import follow
+from ..train import MAX_RECORDED_NUMBERS, Array, RecordedAnswers, TapeEntry, follow, kind_of
 from ..trusted.events import FULL, Event, Leaf, Sampling
 
 SINGLE_DRAWS, SINGLE_NULLS = 40, 8  # replays of a method that cannot run many side by side

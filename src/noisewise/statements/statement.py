@@ -36,7 +36,7 @@ from .wording import FORMATS, derived_words, format_of, shown, text
 from .wording import account_text as account_text
 
 if TYPE_CHECKING:
-    from ..accounts.recorded import Trained
+    from ..train import Trained
 
 FORMAT = FORMATS[0]
 

@@ -1,4 +1,4 @@
-"""Files in object storage: what pyarrow's file systems reach by an address such as ``s3://bucket/folder``.
+"""Which files a path, a folder, a glob or an address names; files in object storage, such as ``s3://bucket/folder``, through pyarrow.
 
 An :class:`Address` stands where a path does. Credentials are the file systems' own business (environment variables, roles of a
 machine): an address that carries any is refused, no word of a file system is passed on, and what is shown leaves the query out.
@@ -6,8 +6,9 @@ machine): an address that carries any is refused, no word of a file system is pa
 
 from __future__ import annotations
 
+import glob
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -48,6 +49,8 @@ TROUBLES = (
         "the storage does not answer, or not as it should; check the network and the endpoint, then try again",
     ),
 )
+LOST = re.compile(r"(s3|gs|gcs|abfss?|hdfs|viewfs):/")
+TABLES = (".csv", ".tsv", ".parquet", ".pq")
 
 
 class Pin(NamedTuple):
@@ -77,7 +80,7 @@ class Address:
 
     @property
     def name(self) -> str:
-        """The last part of it, as a path has it."""
+        """The last part of the address, like the name of a path."""
         return self.shown.rpartition("/")[2]
 
     @property
@@ -86,17 +89,17 @@ class Address:
         return PurePosixPath(self.name).suffix
 
     def absolute(self) -> Address:
-        """An address means the same everywhere."""
+        """The address itself, which means the same in any folder."""
         return self
 
     def open(self, mode: Literal["rb"] = "rb") -> Any:
-        """A file of pyarrow that reads at any place."""
+        """Open as a seekable file of pyarrow."""
         with self._reaching():
             system, path = self._place()
             return system.open_input_file(path)
 
     def read_bytes(self) -> bytes:
-        """All that is in it."""
+        """The whole content."""
         with self._reaching(), self.open() as stream:
             return bytes(stream.read())
 
@@ -106,7 +109,7 @@ class Address:
         return int(self._info().size or 0)
 
     def pin(self) -> Pin:
-        """The version that is there now, by the tag that the storage has for it; else by the time of change."""
+        """The present version: its tag in the storage, or else its time of change."""
         with self._reaching(), self.open() as stream:
             size, said = int(stream.size()), stream.metadata() or {}
         told = {str(key).lower(): value for key, value in said.items()}
@@ -157,7 +160,7 @@ class Address:
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
-        """What goes wrong with the storage is one line of ours."""
+        """Turn errors of the storage into one line of our own."""
         import pyarrow as pa
 
         try:
@@ -202,7 +205,7 @@ def place_of(given: Any) -> Place:
 
 
 def _carries_secrets(parts: SplitResult) -> bool:
-    """Whether there may be a key in it: what is not known to be harmless counts as one."""
+    """Whether the text may hold a key: anything not known to be harmless counts as one."""
     user, at, host = unquote(parts.netloc).rpartition("@")
     if ":" in user or (at and user != "anonymous" and parts.scheme not in USERS):
         return True
@@ -234,7 +237,7 @@ def with_patience(uri: str) -> str:
 
 
 def identity(place: Place) -> Path | str:
-    """What two names of one file have in common."""
+    """The same value for any two names of one file."""
     if isinstance(place, Path):
         return place.resolve()
     kind, _, path = place.shown.replace("gcs://", "gs://").partition("://")
@@ -242,12 +245,12 @@ def identity(place: Place) -> Path | str:
 
 
 def size_of(place: Place) -> int:
-    """Bytes of a file."""
+    """The size of a file in bytes."""
     return place.stat().st_size if isinstance(place, Path) else place.size
 
 
 def pin_of(place: Place) -> Pin:
-    """The version of a file that is there now."""
+    """The present version of a file."""
     if isinstance(place, Address):
         return place.pin()
     try:
@@ -269,7 +272,7 @@ def readable(place: Place) -> Iterator[Any]:
 
 @contextmanager
 def steady(place: Place) -> Iterator[None]:
-    """Refuse a file that is replaced while it is read from a storage, part by part; an open file of a disk stays what it is."""
+    """Refuse a file in a storage that is replaced while it is read in parts; an open local file cannot be."""
     if isinstance(place, Path):
         yield
         return
@@ -285,9 +288,64 @@ def steady(place: Place) -> Iterator[None]:
 
 
 def refused(place: Place, error: BaseException, otherwise: str) -> Refusal:
-    """What to say of an error: ``otherwise``, unless it is the storage's and not the file's. Its own words may hold keys."""
+    """The refusal for an error: ``otherwise``, or a line of ours about the storage, whose own messages may hold keys."""
     if isinstance(place, Path) or not isinstance(error, OSError):  # of what is in a file Arrow says ArrowInvalid
         return Refusal(otherwise)
     told = re.sub("'[^']*'", "''", str(error))  # without names
     trouble = next((said for pattern, said in TROUBLES if re.search(pattern, told)), None)
     return Refusal(otherwise if trouble is None else f"{place}: {trouble}")
+
+
+Paths = str | Place | Iterable[str | Place]
+
+
+def find_files(paths: Paths) -> list[Place]:
+    """The files named by a path, a folder, a glob, an address or a list of these; a file that is named twice is refused."""
+    several = [paths] if isinstance(paths, str | Path | Address) else list(paths)
+    if not several:
+        raise Refusal("no file is named; pass a CSV or Parquet file, a folder or a glob")
+    files: list[Place] = []
+    for place in map(place_of, several):
+        files += _in_storage(place) if isinstance(place, Address) else _on_disk(place, str(place))
+    seen: set[Path | str] = set()
+    for file in files:
+        if (real := identity(file)) in seen:
+            raise Refusal(f"{file}: is named twice; its records would count twice, name it once")
+        seen.add(real)
+    return files
+
+
+def _in_storage(address: Address) -> list[Address]:
+    files = address.files()
+    if files is None:
+        return [address]
+    if not (tables := [file for file in files if _named_as_table(file.name)]):
+        raise Refusal(f"{address}: is a folder without CSV or Parquet files; pass a file")
+    return tables
+
+
+def _on_disk(path: Path, text: str) -> list[Path]:
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if _is_table(file))
+        if not files:
+            raise Refusal(f"{path}: is a folder without CSV or Parquet files; pass a file or a glob of files")
+        return files
+    if not path.exists() and any(letter in text for letter in "*?["):
+        files = sorted(Path(name) for name in glob.glob(text, recursive=True) if Path(name).is_file())
+        if not files:
+            raise Refusal(f"{text}: no file matches; check the pattern")
+        return files
+    if not path.exists():
+        lost = "; pass an address as text, a Path loses one of its slashes" if LOST.match(text) else ""
+        raise Refusal(f"{path}: no such file; check the name{lost}")
+    if not path.is_file():
+        raise Refusal(f"{path}: is not a plain file; write the table to a file first")
+    return [path]
+
+
+def _is_table(path: Path) -> bool:
+    return path.is_file() and _named_as_table(path.name)
+
+
+def _named_as_table(name: str) -> bool:
+    return not name.startswith((".", "_")) and name.lower().removesuffix(".gz").endswith(TABLES)

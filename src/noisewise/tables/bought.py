@@ -22,8 +22,7 @@ from ..methods.preparation.bounds import bought_bounds
 from ..trusted.accountants.choose import choose_terms
 from ..trusted.curator import ColumnCurator
 from ..trusted.events import Repeated, to_dict
-from .cells import MISSING, cells_of, codes_of, numbers_of
-from .encode import NOT_ENCODED
+from .encode import MISSING, NOT_ENCODED, cells_of, codes_of, numbers_of
 from .file_pieces import Pinned
 from .files import Share, Source
 from .persons import Mask

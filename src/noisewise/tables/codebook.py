@@ -15,9 +15,8 @@ from typing import Any
 
 from ..trusted.validate import did_you_mean
 from .column_checks import Scalar
-from .dates import UNITS
 from .schema import Column
-from .values import key, number_of
+from .values import UNITS, key, number_of
 
 HEADS = {
     "name": ("name", "column", "variable", "field", "variable name", "column name", "field name"),

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..trusted.validate import did_you_mean
-from .dates import FORMS, UNITS, in_unit
-from .values import key
+from .values import FORMS, UNITS, in_unit, key
 
 if TYPE_CHECKING:
     from .schema import Column

@@ -18,16 +18,15 @@ from numpy.typing import NDArray
 from .addresses import CHANGED, Pin, Place, pin_of, readable, refused
 from .encode import Encoder
 from .files import Dialect, Source, TableFile, open_source
-from .preprocess import Scaling
 from .refusal import Refusal, our_words
-from .rows import NOT_READ, Rows, RowStore, cut_batches, rows_of, single_rows
+from .rows import NOT_READ, Rows, RowStore, Scaling, cut_batches, rows_of, single_rows
 
 Mask = NDArray[np.bool_]
 SINCE = "{}: has changed since the run began; start again"
 
 
 class FilePiece(NamedTuple):
-    """A row group of a Parquet file, or a whole CSV file, as it was when pieces were dealt."""
+    """A row group of a Parquet file, or a whole CSV file, in the version that was there when pieces were dealt."""
 
     path: Place
     group: int | None
@@ -35,20 +34,20 @@ class FilePiece(NamedTuple):
 
 
 class Pinned:
-    """Files as they are now, for passes over them that belong together: which rows count, and then these rows."""
+    """The present versions of files, for several passes over them: one to choose which rows count, one to read them."""
 
     def __init__(self, files: Iterable[Place]) -> None:
         self._pins = {path: pin_of(path) for path in files}
 
     def check(self) -> None:
-        """Refuse a file that is not what it was; called after the last pass, and before anything of it is used."""
+        """Refuse a file that has changed; called after the last pass, and before anything is used."""
         for path, pin in self._pins.items():
             if pin_of(path) != pin:
                 raise Refusal(CHANGED.format(path))
 
 
 def pieces_of(source: Source) -> tuple[FilePiece, ...]:
-    """The pieces of files, in their order; nothing but what stands in the files' own tables of contents is read."""
+    """The pieces of files, in order; only the metadata of the files is read."""
     found: list[FilePiece] = []
     for file in source.files:
         pin = pin_of(file.path)  # before its row groups are counted, so that none can be missed
@@ -111,7 +110,7 @@ def read_pieces(
 
 @contextmanager
 def _unchanged(piece: FilePiece) -> Iterator[None]:
-    """Refuse a file that has changed, before it is read and after: also in place of what a reader says of half of each."""
+    """Refuse a file that has changed, before and after it is read; this replaces errors that come from reading two versions."""
     _check(piece)
     try:
         yield

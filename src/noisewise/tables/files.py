@@ -20,25 +20,24 @@ import pyarrow.csv as pacsv
 
 from ..trusted.validate import did_you_mean
 from .addresses import CHANGED, Place, readable, refused, size_of, steady
-from .dates import is_moment
-from .paths import Paths as Paths
-from .paths import find_files as find_files
+from .addresses import Paths as Paths
+from .addresses import find_files as find_files
 from .refusal import Refusal, our_words
-from .values import MISSING_WORDS, number_of
+from .values import MISSING_WORDS, is_moment, number_of
 
 Share = Callable[[float], None]
 BYTES_PER_BLOCK = 1 << 21  # of CSV, in memory at once, and so the longest row
 ROWS_PER_BATCH = 1 << 15  # of Parquet, in memory at once
 LINE_PATTERN = re.compile(rb'(?:[^"\r\n]++|"[^"]*+"?+)*+')  # up to a line end outside of quotes
 SEPARATORS = {"tab": "\t", "\\t": "\t"}
-NOTHING = ("Empty CSV file", "CSV parse error: Empty CSV file")  # what Arrow says of column names without a line end
-COMMA = {b"decimal": b","}  # what a batch of a CSV says of itself, where a comma is the decimal sign
+NOTHING = ("Empty CSV file", "CSV parse error: Empty CSV file")  # errors of Arrow about column names without a line end
+COMMA = {b"decimal": b","}  # metadata of a CSV batch with decimal commas
 NAMED = {";": "';'", "\t": "a tab", "|": "'|'"}
 
 
 @dataclass(frozen=True)
 class TableFile:
-    """One file: the names of its columns without surrounding space, and their types if it has any (Parquet)."""
+    """One file: its column names, without surrounding space, and its column types if it has any (Parquet)."""
 
     path: Place
     columns: tuple[str, ...]
@@ -76,7 +75,7 @@ class Source:
 
     @property
     def where(self) -> str:
-        """What a message names."""
+        """The file that messages name."""
         return str(self.files[0].path)
 
     def types(self, name: str) -> list[pa.DataType | None]:
@@ -180,7 +179,7 @@ class Dialect:
 
     @classmethod
     def of(cls, separator: str | Dialect | None, decimal: str | None) -> Dialect:
-        """From what was said of both, the first perhaps for both."""
+        """A dialect from both arguments; ``separator`` may be a dialect already."""
         return separator if isinstance(separator, Dialect) else cls(separator, decimal)
 
     def __post_init__(self) -> None:
@@ -291,7 +290,7 @@ def _like_a_record(names: Sequence[str]) -> bool:
 
 
 def _input(path: Place) -> tuple[Any, Any]:
-    """The bytes of a file as they are stored, and decompressed."""
+    """The stored bytes of a file, and the decompressed ones."""
     local = isinstance(path, Path)
     raw = pa.OSFile(str(path)) if local else path.open()
     packed = raw.read(2) == b"\x1f\x8b" or path.suffix.lower() == ".gz"
@@ -339,7 +338,7 @@ def _csv_batches(file: TableFile, order: Sequence[int], progress: Share) -> Iter
 
 
 def _csv_error(path: Place, message: str, columns: int) -> Refusal:
-    """What went wrong, without the row that Arrow quotes."""
+    """The refusal for an error of Arrow, without the row that Arrow quotes."""
     if message.startswith("CSV parse error"):
         return Refusal(
             f"{path}: a row has more or fewer fields than the {columns} columns of the header; "

@@ -1,4 +1,4 @@
-"""Which rows of a person count: at most k of each, chosen by secret coins. The others, and rows of nobody, do not.
+"""Which rows of a person count: at most k of each person, chosen by secret coins. Rows without a person do not count.
 
 A person is an id, compared as a category is (``key``: 1, 1.0, "1" and " 1 " are one). Every row gets a secret word of its
 own, and a person's k rows with the smallest words count. Ids are kept as 128 bits of BLAKE2b under a secret key, and only
@@ -29,10 +29,9 @@ from numpy.typing import NDArray
 
 from ..trusted.units import Unit
 from ..trusted.validate import did_you_mean
-from .arrow_arrays import places_in, values_in
 from .files import Source
 from .refusal import Refusal, our_words
-from .values import is_missing_word, key
+from .values import is_missing_word, key, places_in, values_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +43,7 @@ NO_IDS = "column {!r}, the unit, cannot be read as ids; write numbers or texts i
 
 @dataclass(frozen=True)
 class PersonColumn:
-    """A column that says whose row it is, and how many rows of a person count at most."""
+    """The column of person ids, and how many rows of a person count at most."""
 
     column: str
     rows: int
@@ -77,7 +76,7 @@ class PersonColumn:
             return coins.choose(coins.digests(cells if cells.dtype == object else _arrow(cells)), self.rows)
 
     def without(self, X: Any) -> Any:
-        """The table without the column; what has none stays as it is."""
+        """The table without the column of ids; anything else is returned as it is."""
         names = getattr(X, "columns", None)
         if names is None or not any(str(name) == self.column for name in _names(X)):
             return X
@@ -86,7 +85,7 @@ class PersonColumn:
 
 
 def persons_of(unit: Any, rows: Any) -> PersonColumn | None:
-    """Persons as they are declared: both or neither."""
+    """The declared column and number of rows; both or neither must be given."""
     if (unit is None) != (rows is None):
         raise ValueError(
             "unit and rows_per_unit go together: the column that says whose row it is, and how many rows of a person count"
@@ -95,7 +94,7 @@ def persons_of(unit: Any, rows: Any) -> PersonColumn | None:
 
 
 class PersonCoins:
-    """The secrets of one choice: a key for ids, and words for rows. Never the same twice, unless a seed says so."""
+    """The secrets of one choice: a key for ids and words for rows, fresh each time unless there is a seed."""
 
     def __init__(self, seed: int | None) -> None:
         from ..trusted.noise.secret_words import MAX_WORDS, SecretWords
@@ -154,7 +153,7 @@ def _names(X: Any) -> list[Any]:
 
 
 def _arrow(cells: pd.Series) -> Any:
-    """Cells of one type as Arrow has them, or one by one where it does not know the type."""
+    """Cells as an Arrow array, or unchanged where Arrow does not know the type."""
     try:
         found = pa.array(cells, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError):
@@ -164,7 +163,7 @@ def _arrow(cells: pd.Series) -> Any:
 
 
 def _text(value: Any) -> str | None:
-    """The text that an id is compared by; None for what stands for no id."""
+    """The text by which ids are compared; None for a missing id."""
     try:
         missing = value is None or bool(value != value)  # NaN, NaT
     except (TypeError, ValueError):  # pandas.NA is neither

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from ..trusted import validate
-from .checks import NOT_ROWS
-from .refusal import Refusal, our_words
+from .refusal import NOT_ROWS, Refusal, our_words
 
 PICTURES_PER_CHUNK = 2000  # to keep memory low
 ENTRY_MULTIPLE = 64  # more than a processor handles at once

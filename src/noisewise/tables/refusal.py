@@ -17,6 +17,11 @@ NO_MEMORY = (
     "the rows do not fit into memory; pass fewer columns, or files (fit_files, noisewise train) instead of arrays"
 )
 
+NOT_ROWS = (
+    "the X argument must be rows of real numbers (a string is read as the number that it writes), all of one length; "
+    "encode categories by a public list first. Complex data not supported"
+)
+
 
 class Refusal(ValueError, TypeError):
     """What noisewise itself says of private rows: names of arguments, files and columns, never a value or a count.

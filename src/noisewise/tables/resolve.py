@@ -1,4 +1,4 @@
-"""From a file, a target and perhaps a schema or public rows to a complete schema: declared, public or to be bought."""
+"""From files, a target and perhaps a schema or public rows to a complete schema, parts of which may have to be bought."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ WAYS_OUT = (
 )
 BUY = "(3) pass --bounds-epsilon E to buy the bounds of number columns with a part of epsilon"
 FROM_LABELS = "taken from the labels"
-IMAGINED = (0.0, 1.0)  # bounds for a look at everything else before the real ones are bought
+IMAGINED = (0.0, 1.0)  # bounds with which everything else is checked before real ones are bought
 IMAGINED_CLASSES = ("one", "another")
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """A schema, in words where it comes from, and what is still to be bought for it or was."""
+    """A schema, in words where it comes from, and what is to be bought, or was bought, to complete it."""
 
     source: Source
     schema: Schema
@@ -40,7 +40,7 @@ class Resolved:
     classes: str
     purchase: Purchase | None = None
     preparation: Mapping[str, Any] | None = None  # what was paid for bounds, once they are bought
-    notes: tuple[str, ...] = ()  # what public rows say against columns that are declared
+    notes: tuple[str, ...] = ()  # doubts that public rows raise about declared columns
 
     @property
     def imagined(self) -> Schema:
@@ -48,7 +48,7 @@ class Resolved:
         return with_imagined_bounds(self.schema)
 
     def look(self, progress: Share | None = None) -> int:
-        """Read everything once, so that what is not fit for the schema is found before paying; the number of records."""
+        """Read everything once, so that cells that the schema refuses are found before paying; returns the number of records."""
         encoder, records = Encoder(self.imagined), 0
         encoder.check(self.source.columns)
         with our_words(f"{self.source.files[0].path}: cannot be read; write it anew"):
@@ -60,7 +60,7 @@ class Resolved:
     def bought(
         self, purse: Purse | Account | None, *, seed: int | None = None, progress: Share | None = None
     ) -> Resolved:
-        """The same with every bound there is to buy."""
+        """The same with every missing bound bought."""
         if self.purchase is None:
             return self
         schema, paid = self.purchase.bounds(self.source, purse, seed=seed, progress=progress)
@@ -148,7 +148,7 @@ def _declared(
 def _doubted(
     schema: Schema, declared: Path | None, public: list[Place], separator: str | Dialect | None
 ) -> tuple[str, ...]:
-    """Refuse a column that public rows show to be an id or constant; where a schema declares it, a note will do."""
+    """Refuse a column that public rows show to be an id or constant; for a declared column return a note instead."""
     known = {} if declared is None else {column.name: column for column in read_schema(declared).columns}
     notes = []
     for name, doubt in public_doubts(schema, public, separator=separator).items():
@@ -159,7 +159,7 @@ def _doubted(
 
 
 def _numeric_target(schema: Schema) -> Schema:
-    """A target without a kind is a number: few whole numbers would otherwise be taken for classes."""
+    """The schema with a target of kind number if it had none: otherwise a few whole numbers would count as classes."""
     if schema.target is None or schema[schema.target].kind:
         return schema
     return schema.with_column(Column(schema.target, "number"))
@@ -214,7 +214,7 @@ def _refusal(schema: Schema, left: list[Gap], buying: bool) -> str:
 
 
 def _ways_out(schema: Schema, left: list[Gap], buying: bool) -> str:
-    """What to do, and of the third way whether it would help: bounds can be bought, kinds and categories cannot."""
+    """The ways out, and whether buying would help: bounds can be bought, kinds and categories cannot."""
     lists = [gap.column for gap in left if gap.what == "categories" and gap.column != schema.target]
     odd = [gap.column for gap in left if gap.column is not None and schema[gap.column].note]
     if stuck := (lists or odd):

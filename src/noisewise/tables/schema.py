@@ -144,7 +144,7 @@ class Schema:
         Columns of the type ``category`` get all categories of their type. Ids, heavy tails and whole numbers that may be
         codes get a note (:attr:`Column.note`).
         """
-        from .frames import fill_from_frame
+        from .fill import fill_from_frame
 
         return fill_from_frame(frame, target)
 
@@ -170,7 +170,8 @@ class Schema:
     @property
     def persons(self) -> PersonColumn | None:
         """The column of persons, if persons are protected."""
-        return persons_of(self.unit, self.rows_per_unit)
+        declared = self.unit, self.rows_per_unit
+        return None if declared == (None, None) else persons_of(*declared)
 
     def __getitem__(self, name: str) -> Column:
         for column in self.columns:

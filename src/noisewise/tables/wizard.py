@@ -12,10 +12,10 @@ from typing import Any
 
 from ..trusted.validate import did_you_mean
 from .codebook import EQUALS, by_name, codes_in, kind_of, pair_in, target_among, value_of
-from .dates import UNITS, in_unit
 from .fill import A_CONSTANT, AN_ID
 from .schema import Column, Schema, declared
 from .schema_text import text_of
+from .values import UNITS, in_unit
 
 Ask = Callable[[str], str]
 Say = Callable[[str], None]

@@ -16,24 +16,27 @@ from numpy.typing import NDArray
 from ..accounts import Budget
 from ..guest import method_named
 from ..methods import Method, makes_a_promise
-from ..tables.fit.fit import Fit, Labelled, refuse_without_torch
+from ..tables.fit.fit import Fit, refuse_without_torch
 from ..tables.fit.fitted import Fitted
+from ..train import Records
 from ..trusted.selection import SCORED
-from ..trusted.stores.grid import Allocator, in_memory
 
 EACH_RUN = 1 << 66  # added to a simulation's seed, run by run
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One setting: what it changes, the fit that it makes, and rows scaled as that fit takes them."""
+    """One setting: what it changes, and the fit that it makes, with rows scaled as that fit takes them."""
 
     settings: Mapping[str, Any]
     fit: Fit
-    private: Labelled
-    public: Labelled | None = None
-    store: Allocator = in_memory
     loss_bound: float = 2.0  # of a record's loss where candidates are compared by it
+
+    @property
+    def private(self) -> Records:
+        """The private rows of the fit."""
+        assert self.fit.private is not None
+        return self.fit.private
 
     def __repr__(self) -> str:
         return f"Candidate({dict(self.settings)})"
@@ -57,18 +60,17 @@ class Tuned:
 class CandidateRows(NamedTuple):
     """Rows to train on and rows to compare on, and the expected number to train on where the size is public."""
 
-    trained: Labelled
-    scored: Labelled
+    trained: Records
+    scored: Records
     expected: int | None
 
     def __repr__(self) -> str:
         return "CandidateRows(...)"
 
 
-def known_size(fit: Fit, private: Labelled) -> int | None:
+def known_size(fit: Fit, private: Records) -> int | None:
     """The number of records where it is public."""
-    table = len(private.y) if private.table is None or not fit.size_is_public else private.table
-    size = fit.size(table)
+    size = fit.public_size(private)
     return None if size is None else int(size)
 
 
@@ -83,7 +85,9 @@ def dealt(candidate: Candidate, scored: NDArray[np.bool_], share: float = SCORED
     rows, size = candidate.private, trained_on(candidate, share)
     expected = None if size is None else int(size)
     return CandidateRows(
-        Labelled(rows.X[~scored], rows.y[~scored], expected), Labelled(rows.X[scored], rows.y[scored]), expected
+        Records(rows.X[~scored], rows.y[~scored], expected, store=rows.store),
+        Records(rows.X[scored], rows.y[scored], store=rows.store),
+        expected,
     )
 
 

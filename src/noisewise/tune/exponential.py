@@ -106,7 +106,7 @@ def choose(
             meter=part.meter,
             scoring=scoring,
             seed=None if seed is None else seed + CHOOSING,
-            store=candidates[0].store,
+            store=candidates[0].private.store,
             rows_per_unit=candidates[0].fit.unit.rows,
         )
         best = able[winner]

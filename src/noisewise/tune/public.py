@@ -25,8 +25,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..evidence.metrics import public_quality
-from ..tables.fit.fit import Fit, Labelled
+from ..tables.fit.fit import Fit
 from ..tables.fit.labels import Classes
+from ..train import Records
 from ..trusted import validate
 from .searches import SEARCHES, USUAL_TRIALS, by_optuna, drawn, halving, needed, try_each
 from .simulated import Shape, SplitRows, as_given, parts_of, shape_of, simulated, table_of
@@ -55,7 +56,7 @@ class PublicSearch:
 
 def public_scores(
     fits: Sequence[Fit],
-    rows: Sequence[Labelled],
+    rows: Sequence[Records],
     *,
     size: float | None,
     search: str = "all",
@@ -103,14 +104,14 @@ class Bench:
     """Runs candidates and keeps their losses, which are scores with the sign that makes less better."""
 
     fits: tuple[Fit, ...]
-    rows: tuple[Labelled, ...]
+    rows: tuple[Records, ...]
     shape: Shape
     metric: str
     seed: int
     handed: bool
     losses: dict[int, list[float]] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
-    tables: dict[tuple[int, int], Labelled] = field(default_factory=dict)
+    tables: dict[tuple[int, int], Records] = field(default_factory=dict)
 
     def loss(self, place: int, repeats: int) -> float:
         """The mean loss of a candidate over its first repeats; infinite if it refuses to run."""
@@ -126,7 +127,7 @@ class Bench:
 
     def _once(self, place: int, repeat: int) -> float:
         fit, rows, parts = self.fits[place], self.rows[place], parts_of(self.shape, self.seed, repeat)
-        handed = Labelled(rows.X[parts.handed], rows.y[parts.handed]) if self.handed else None
+        handed = Records(rows.X[parts.handed], rows.y[parts.handed]) if self.handed else None
         seed = int(np.random.default_rng([self.seed, repeat, 3]).integers(2**31))  # the same noise for all
         fitted = simulated(fit, self._table(place, parts, repeat), handed, self.shape, seed)
         quality = public_quality(fitted, rows.X[parts.validation], as_given(fit.labels, rows.y[parts.validation]))
@@ -136,7 +137,7 @@ class Bench:
             return loss
         return -quality.value if self.metric == "accuracy" else quality.value
 
-    def _table(self, place: int, parts: SplitRows, repeat: int) -> Labelled:
+    def _table(self, place: int, parts: SplitRows, repeat: int) -> Records:
         """Made once for all candidates that share their rows."""
         key = id(self.rows[place]), repeat
         if key not in self.tables:

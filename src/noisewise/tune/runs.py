@@ -20,15 +20,15 @@ from ..evidence.bought_quality import scored_by
 from ..methods.preparation.choices import parts_of
 from ..statements.reading_list import USES, also
 from ..statements.statement import promised, worded
-from ..tables.fit.fit import Fit, Labelled, as_labels
+from ..tables.fit.build import SETTINGS
+from ..tables.fit.fit import Fit, as_labels
 from ..tables.fit.fitted import Fitted
-from ..tables.fit.from_files import SETTINGS
 from ..tables.fit.labels import Classes
+from ..train import Records
 from ..trusted.accountants.gdp import cost, epsilon_of
 from ..trusted.arithmetic import Arithmetic
 from ..trusted.events import Gaussian, Repeated, to_dict
 from ..trusted.opening import open_meter
-from ..trusted.stores.grid import Allocator
 from .candidates import Candidate, CandidateRows, as_candidate
 from .price import RunPrice
 
@@ -43,18 +43,16 @@ class CandidateRun:
 
     fit: Fit
     agreed: RunPrice
-    trained: Labelled
-    public: Labelled | None
-    scored: Labelled
+    scored: Records
     score: Gaussian | None
-    store: Allocator
 
     @classmethod
     def of(
         cls, candidate: Candidate, agreed: RunPrice, parts: CandidateRows, number: int, score: Gaussian | None = None
     ) -> CandidateRun:
-        fit = as_candidate(candidate.fit, agreed.promise, run=number)
-        return cls(fit, agreed, parts.trained, candidate.public, parts.scored, score, candidate.store)
+        """Run ``number``: a candidate as it was agreed on, on its parts of the rows."""
+        fit = as_candidate(candidate.fit, agreed.promise, run=number).on(parts.trained, candidate.fit.public)
+        return cls(fit, agreed, parts.scored, score)
 
     def __repr__(self) -> str:
         return "CandidateRun(...)"
@@ -80,7 +78,7 @@ def outcome(run: CandidateRun) -> Outcome:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("default", BudgetWarning)  # of other threads: no run gives one
-            fitted = run.fit.run(run.trained, run.public, store=run.store, purse=run.agreed.purse())
+            fitted = run.fit.run(purse=run.agreed.purse())
             return Outcome(fitted, 0.0 if run.score is None else noisy_score(fitted, run))
     except Exception:
         return Outcome(None)
@@ -102,7 +100,7 @@ def noisy_score(fitted: Fitted, run: CandidateRun) -> float:
         size=1.0,  # sums are compared, not means
         row_bound=1.0,
         seed=None if run.fit.seed is None else run.fit.seed + SCORING_STREAM,
-        store=run.store,
+        store=run.scored.store,
         rows_per_unit=run.fit.unit.rows,
     )
     if fitted.made is not None:

@@ -27,10 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accounts import Budget
-from ..tables.fit.fit import Fit, Labelled
+from ..tables.fit.fit import Fit
 from ..tables.fit.fitted import Fitted
 from ..tables.fit.labels import ClassesOrTarget, Target
-from ..tables.preprocess import Cells, Scaling
+from ..tables.rows import Cells, Scaling
+from ..train import Records
 from ..trusted.accountants.gdp import mu_of
 
 Array = NDArray[Any]
@@ -89,7 +90,7 @@ def parts_of(shape: Shape, seed: int, repeat: int) -> SplitRows:
     return SplitRows(training, rest[: len(rest) - shape.validation], rest[len(rest) - shape.validation :])
 
 
-def table_of(rows: Labelled, scaling: Scaling, parts: SplitRows, shape: Shape, seed: int, repeat: int) -> Labelled:
+def table_of(rows: Records, scaling: Scaling, parts: SplitRows, shape: Shape, seed: int, repeat: int) -> Records:
     """The simulated private table: part of the training rows, or all of them and jittered copies."""
     rng = np.random.default_rng([seed, repeat, 1])
     copies = [parts.training]
@@ -100,7 +101,7 @@ def table_of(rows: Labelled, scaling: Scaling, parts: SplitRows, shape: Shape, s
     X = rows.X[taken]
     if len(taken) > real:
         X[real:] = moved(X[real:], scaling, widths(rows.X[parts.training], scaling), rng)
-    return Labelled(X, rows.y[taken])
+    return Records(X, rows.y[taken])
 
 
 def widths(X: Array, scaling: Scaling) -> Array:
@@ -144,12 +145,12 @@ def budget_for(fit: Fit, shape: Shape) -> Budget:
     return Budget.from_gdp(mu, budget.delta, budget.adjacency)
 
 
-def simulated(fit: Fit, table: Labelled, handed: Labelled | None, shape: Shape, seed: int) -> Fitted:
+def simulated(fit: Fit, table: Records, handed: Records | None, shape: Shape, seed: int) -> Fitted:
     """The run of this fit on a public table, with a seed."""
-    asked = replace(fit, budget=budget_for(fit, shape), preparation=None, seed=seed)
+    asked = replace(fit, budget=budget_for(fit, shape), preparation=None, seed=seed).on(table, handed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the simulated size and budget, which the user did not choose
-        return asked.run(table, handed)
+        return asked.run()
 
 
 def as_given(labels: ClassesOrTarget, numbers: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The lines of a journal, each of which follows from the one before it, and all that a closed journal says was charged."""
+"""The lines of a journal as a hash chain, and the charges that a closed journal lists."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..atomic import read_plain
 from ..store import Closed
 
 LINES = "journal.jsonl"
-START = "0" * 64  # what the first line follows
+START = "0" * 64  # the hash before the first line
 BAD = (ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError)
 
 
 class Chain:
-    """How far a journal has come: the hash of its last line, and every event that was charged, answered or not."""
+    """The state of a journal: the hash of its last line, and every event that was charged, answered or not."""
 
     def __init__(self) -> None:
         self._head, self._events = START, Counter[Leaf]()
@@ -28,16 +28,16 @@ class Chain:
 
     @property
     def closed(self) -> Closed | None:
-        """What the journal says in the end; None unless its last line is that the run is finished."""
+        """The end of the journal; None unless its last line says that the run is finished."""
         return Closed(self._head, Counter(self._events)) if self._finished else None
 
     def written(self, line: Mapping[str, Any]) -> bytes:
-        """The line as it is written, with its hash; from now on it is the last one."""
+        """The line with its hash, as bytes; it becomes the last line."""
         self.move(line, head := _hashed(self._head, line))
         return json.dumps({**line, "chain": head}).encode() + b"\n"
 
     def read(self, written: bytes) -> tuple[dict[str, Any], str]:
-        """A line and its hash, refused where it does not follow from the last one."""
+        """A line and its hash, refused unless it follows from the last line."""
         line = json.loads(written)
         head = line.pop("chain")
         if head != _hashed(self._head, line):
@@ -45,7 +45,7 @@ class Chain:
         return line, str(head)
 
     def move(self, line: Mapping[str, Any], head: str) -> None:
-        """Take this line for the last one."""
+        """Make this the last line."""
         if "charged" in line:
             self._last = leaves(from_dict(line["event"]))
             self._events.update(self._last)
@@ -60,7 +60,7 @@ class Chain:
 
 
 def closed_journal(folder: str | os.PathLike[str]) -> Closed:
-    """What the closed journal in a folder says was charged; ValueError where it is none, is open, or was changed."""
+    """The end of the closed journal in a folder; ValueError if there is none, it is open, or it was changed."""
     path, chain = Path(folder) / LINES, Chain()
     try:
         for line in read_plain(path).splitlines():

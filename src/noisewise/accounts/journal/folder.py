@@ -1,4 +1,4 @@
-"""The folder of a journal: its lock, its settings, the lines and answers that are there, and how further ones are added."""
+"""The folder of a journal: its lock, its settings, reading its lines and answers, and appending to them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,19 @@ from .chain import LINES, Chain
 
 SETTINGS = "settings.json"
 FORMAT = "noisewise-journal/3"
-NOBODY = -1  # instead of the number of a part
+NOBODY = -1  # instead of the number of a share
 KINDS = ("float32", "float64", "int64")
-DURABLE = ("part", "block", "forfeited", "closed", "finished")  # lines that are on the disk before anything goes on
+DURABLE = (
+    "part",
+    "block",
+    "forfeited",
+    "closed",
+    "finished",
+)  # lines that are synced to the disk before the run continues
 
 
 class KeptAnswer(NamedTuple):
-    """What was charged, and the answer if it was written down."""
+    """A charge, and its answer if that was written down."""
 
     question: str
     event: Event
@@ -42,18 +48,18 @@ class KeptAnswer(NamedTuple):
 
 
 class Forfeited(NamedTuple):
-    """A share of the budget to which everything is given up; ``known``: every line to there should be in the journal."""
+    """Everything up to this share of the budget is given up; ``known``: the journal should have every line up to there."""
 
     share: float
     known: bool = False
 
 
 class Running(RuntimeError):
-    """Another process holds the folder: it runs now."""
+    """Another process holds the folder, which means that the run is running."""
 
 
 class Journal:
-    """The journal in a folder, held by one process at a time; ``settings`` say of which run it is, as plain JSON data."""
+    """The journal in a folder, held by one process at a time; ``settings`` identify the run, as plain JSON data."""
 
     def __init__(self, folder: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
         self._place = Path(folder)
@@ -70,10 +76,10 @@ class Journal:
             os.close(self._lock)
             raise Running(f"{self._place}: another process is running this run; wait for it") from None
         self._process, self._files, self._torn = this_process(), dict[str, int](), False
-        self._part: PurseShare | None = None  # that pays for the run
+        self._part: PurseShare | None = None  # pays for the run
         self.past, self.finished = deque[KeptAnswer | Forfeited](), False
-        self.claim: int | None = None  # the number of that part
-        self.digest = ""  # of the settings: each part is reserved for them alone
+        self.claim: int | None = None  # the number of that share
+        self.digest = ""  # of the settings, for which alone a share is reserved
         self._claimed, self._closed, self._fresh, self.touched = 0.0, True, True, False
         self._chain = Chain()
         try:
@@ -89,18 +95,18 @@ class Journal:
     __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
 
     def stopped(self, spent: float) -> None:
-        """The run ends here in good order, with this share of the budget used: what it claimed beyond is given back."""
+        """End an orderly stop with this share of the budget used: what the run claimed beyond it is given back."""
         if self._lock < 0 or this_process() != self._process or self._part is None or self.finished or self._fresh:
             return
-        with suppress(OSError, ValueError, RuntimeError):  # it stays open, then: what it claimed is given up
+        with suppress(OSError, ValueError, RuntimeError):  # otherwise the journal stays open, and the claim is given up
             self._sync()
             if self._part.claimed != spent:
                 self._part.claim(spent)
             self._append({"closed": spent}, durable=True)
 
     def close(self) -> None:
-        """Let another process have it."""
-        if self._lock >= 0 and this_process() == self._process:  # a forked copy knows nothing of what the run does
+        """Release the folder to other processes."""
+        if self._lock >= 0 and this_process() == self._process:  # a forked copy does not hold the run
             self._let_go()
 
     def _let_go(self) -> None:
@@ -124,7 +130,7 @@ class Journal:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        """What is there. After the last line that was forced to the disk, one that is torn ends it: it never happened."""
+        """Read the lines. A torn line after the last synced one ends the journal, as if it had never been written."""
         path = self._place / LINES
         if not os.path.lexists(path):
             return
@@ -155,7 +161,7 @@ class Journal:
         return isinstance(found, dict) and any(name in found for name in DURABLE)
 
     def _take(self, line: Mapping[str, Any]) -> None:
-        """One line of the past."""
+        """Take in one line of an earlier process."""
         self._closed = False
         if "part" in line:
             if line["settings"] != self.digest:
@@ -168,14 +174,14 @@ class Journal:
         elif "refused" in line:
             self._pop()
         elif "answered" in line:
-            # before the charge is touched: it stays, whatever comes
+            # read before the charge is removed, which stays if the answer cannot be read
             found, shown = self._answer(line), dict(line["answered"])
             self.past.append(self._pop()._replace(answer=found, line=shown))
         elif "forfeited" in line:
             self.past.append(Forfeited(_share(line["forfeited"])))
         elif "closed" in line:
             self._claimed, self._closed = _share(line["closed"]), True
-            # so much was used: lines that somebody took out stay paid for
+            # this much was used: lines that were removed stay paid for
             self.past.append(Forfeited(self._claimed, known=True))
         elif line == {"finished": True}:
             self.finished = True
@@ -211,7 +217,7 @@ class Journal:
             new = not os.path.lexists(self._place / name)
             self._files[name] = os.open(self._place / name, flags, 0o600)
             if new:
-                force_to_disk(self._place)  # so that the file itself outlives a loss of power
+                force_to_disk(self._place)  # so that the new file outlives a loss of power
         return self._files[name]
 
     def _length(self, name: str) -> int:
@@ -244,27 +250,27 @@ class Journal:
             self._sync()
 
     def _sync(self) -> None:
-        for name in ("answers.bin", LINES):  # in this order: an answer is there before the line that names it
+        for name in ("answers.bin", LINES):  # an answer is on the disk before the line that names it
             if name in self._files:
                 os.fsync(self._files[name])
 
     def adopt(self, number: int) -> None:
-        """Note which part pays, before it is known otherwise: it was reserved, and then the process was gone."""
+        """Record which share pays, for a process that was killed after reserving it."""
         self._append({"part": number, "settings": self.digest}, durable=True)
         self.claim = number
 
     def give_back(self) -> bool:
-        """Whether nothing was ever drawn, so that the part could be given back whole, which is then done."""
+        """Give the share back whole if nothing was ever drawn; whether that was done."""
         part = self._part
         if part is None or part.meter.used or self.touched or part.claimed:
             return False
-        part.claim(UNUSED)  # nobody else goes on with it
+        part.claim(UNUSED)  # so that no other process resumes it
         part.settle("failed")
         self.adopt(NOBODY)
         return True
 
     def paid_by(self, part: PurseShare) -> None:
-        """The part of a purse that pays for the run. What an earlier process claimed of it and left no line of is given up,
+        """Set the share that pays for the run. What an earlier process claimed of it without leaving a line is given up,
         unless it ended in good order and nobody went on since.
         """
         self._part = part
@@ -272,7 +278,7 @@ class Journal:
             self.adopt(part.number)
         part.known()
         claimed = max(part.claimed, self._claimed)
-        if self.finished and part.claimed > 0:  # it may be another run's part, where the purse is another
+        if self.finished and part.claimed > 0:  # in another purse it may be the share of another run
             self.past.append(Forfeited(part.claimed))
         elif not self.finished and claimed > 0 and not (self._closed and part.claimed in (0.0, self._claimed)):
             self._append({"forfeited": claimed}, durable=True)
@@ -280,7 +286,7 @@ class Journal:
         self._claimed, self._fresh = claimed, True
 
     def charged(self, question: str, event: Event, before: float, after: float) -> None:
-        """Note what is about to be charged, and claim the next block where it is not within the last one of this process.
+        """Record an event that is about to be charged, and claim the next block if it is not within the last one of this process.
 
         ``before``, ``after``: the share of the budget that is spent without it, and with it.
         """
@@ -290,7 +296,7 @@ class Journal:
 
     def _next_block(self, share: float) -> None:
         if self._part is not None:
-            if share <= self._part.claimed:  # a claim is another one: so small an event is not worth a block
+            if share <= self._part.claimed:  # each claim must differ from the last, however small the event
                 share = math.nextafter(self._part.claimed, 2.0)
             if share > 1:
                 raise BudgetExhausted("nothing is left of this run's budget that could be claimed")
@@ -299,7 +305,7 @@ class Journal:
         self._claimed, self._fresh, self.touched = share, False, True
 
     def refused(self) -> None:
-        """What was about to be charged was not: the meter refused."""
+        """Record that the meter refused the last charge."""
         self._append({"refused": True})
 
     def answered(self, answer: Answer, line: Mapping[str, Any]) -> None:
@@ -319,7 +325,7 @@ class Journal:
         )
 
     def finish(self) -> Closed | None:
-        """All questions are asked: what was charged for them, as the journal has it."""
+        """Finish the journal; the end of it, with everything that was charged."""
         if not self.finished:
             self._append({"finished": True}, durable=True)
             self.finished = True
@@ -327,7 +333,7 @@ class Journal:
 
 
 def settings_in(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """The settings of the run in a folder; None where there is no run yet."""
+    """The settings of the run in a folder; None if there is no run yet."""
     path = Path(folder) / SETTINGS
     try:
         there = json.loads(read_plain(path))

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...tables.fit.fitted import Fitted
-from ...tables.preprocess import Scaling
+from ...tables.rows import Scaling
 from ...trusted import validate
 from ..bought_quality import scored_by
 from .leakage import correlation

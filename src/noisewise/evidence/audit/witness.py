@@ -32,13 +32,13 @@ from ...asking import (
     Answer,
     Count,
     Curator,
+    CuratorWrapper,
     Descent,
     Facts,
     Gradient,
     OnePass,
     PerturbedObjective,
     PublicCurator,
-    Wrapping,
     array,
 )
 from ...methods import Method
@@ -131,7 +131,7 @@ class Witness:
         return float(np.logaddexp(math.log1p(-q) + apart, math.log(q) + joined))
 
 
-class Watched(Wrapping):
+class Watched(CuratorWrapper):
     """A curator whose answers the witness sees, and which is otherwise unchanged."""
 
     def __init__(self, curator: Curator, witness: Witness) -> None:
@@ -139,8 +139,8 @@ class Watched(Wrapping):
         self._witness = witness
 
     def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
-        answer = self._asked.ask(question, noise=noise, sampling=sampling)
-        facts, asked = self._asked.facts, rebuilt(question)
+        answer = super().ask(question, noise=noise, sampling=sampling)
+        facts, asked = self.facts, rebuilt(question)
         rows = facts.unit.counted()
         how = HowAsked(facts.budget.adjacency, sampling, float(noise), self._size(sampling), facts.features, rows)
 
@@ -159,8 +159,8 @@ class Watched(Wrapping):
         return answer
 
     def last_iterate(self, walk: Descent | OnePass) -> Answer:
-        answer = self._asked.last_iterate(walk)
-        model, facts, size, std = self._witness.model, self._asked.facts, self._size(FULL), answer.noise_std
+        answer = super().last_iterate(walk)
+        model, facts, size, std = self._witness.model, self.facts, self._size(FULL), answer.noise_std
         if isinstance(walk, Descent):
             centres = self._witness.centres(lambda records: walk.exact(model, records.float_rows(), facts, size))
         else:
@@ -172,13 +172,13 @@ class Watched(Wrapping):
         return answer
 
     def minimise(self, objective: PerturbedObjective) -> Answer:
-        answer = self._asked.minimise(objective)
+        answer = super().minimise(objective)
         numbers = (objective.epsilon, objective.delta, objective.l2)
-        chosen = _terms(numbers, tuple(objective.start.tolist()), self._asked.facts)
+        chosen = _terms(numbers, tuple(objective.start.tolist()), self.facts)
         model, theta, start = self._witness.model, answer.value.astype(np.float64), array(objective.start)
 
         def log_density(records: Any) -> float:
-            rows, labels = rows_of(records.float_rows(), self._asked.facts.row_bound)
+            rows, labels = rows_of(records.float_rows(), self.facts.row_bound)
             b = gradient_sum(model, theta, rows, labels) + chosen.strong_convexity * (theta - start)
             scores, slope, h = model.scores(theta, rows), model.loss.row_slope, 1e-5
             curvature = np.maximum(slope(scores + h, labels) - slope(scores - h, labels), 0) / (2 * h)
@@ -191,20 +191,20 @@ class Watched(Wrapping):
         return answer
 
     def change_basis(self, matrix: Any) -> None:
-        self._asked.change_basis(matrix)
+        super().change_basis(matrix)
         self._witness.move(matrix)
 
     def prepare(self, features: Features) -> None:
-        self._asked.prepare(features)
+        super().prepare(features)
         self._witness.records = [records.prepared(features) for records in self._witness.records]
 
     def centre(self, centre: Any, scale: float) -> None:
-        self._asked.centre(centre, scale)
+        super().centre(centre, scale)
         middle = np.asarray(array(centre), np.float64)
         self._witness.records = [records.centred(middle, scale) for records in self._witness.records]
 
     def _size(self, sampling: Sampling) -> float:
-        return expected_size(sampling, self._asked.facts.size or 1.0)
+        return expected_size(sampling, self.facts.size or 1.0)
 
 
 class Overheard(Method):

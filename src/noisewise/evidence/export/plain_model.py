@@ -21,7 +21,7 @@ import numpy as np
 from ..._version import __version__
 from ...tables.fit.fitted import Fitted
 from ...tables.fit.labels import Classes
-from ...tables.preprocess import Scaling
+from ...tables.rows import Scaling
 from ...tables.schema import Column
 from ...tables.values import MISSING_WORDS, key
 from ...trusted.features.features import Codes, Features, Floats, Hats, Product, positions

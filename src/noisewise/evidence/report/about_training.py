@@ -12,7 +12,7 @@ from typing import Any
 from ...asking import Gradient
 from ...methods.preparation.choices import cost
 from ...statements.statement import text as statement_text
-from ...tables.fit.why_auto import choice_of_run, why
+from ...tables.fit.auto import choice_of_run, why
 from . import sentences as words
 from .charts import Point, Series, finite, line_chart
 from .markup import (

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from .common import note, refuse_existing, write
+from .keeping import spending
 from .main import Decimal, JsonFlag, app, dialect, print_json, say
 from .options import Separator
 from .paying import DatasetName, LedgerUrl, payment_of
 from .processes import RayAddress, RayWorkers, RecordsOption, holders, refuse_records
 from .request import places
-from .spending import spending
 
 if TYPE_CHECKING:
     import pandas as pd

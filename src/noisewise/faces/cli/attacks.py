@@ -249,7 +249,7 @@ def leakage(
 
     from ...evidence.audit.leakage import leakage as attack_gradients
     from ...evidence.audit.plots import plot_leakage
-    from ...tables.preprocess import Scaling
+    from ...tables.rows import Scaling
     from ...trusted.losses import Softmax
     from ...trusted.models import MLP, Linear
 

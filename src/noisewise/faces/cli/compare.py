@@ -72,7 +72,7 @@ def compare(
     Example: [bold]noisewise compare public.csv --target income --epsilon 1 --delta 1e-6 --size 20000 --plot all.svg[/bold]
     """
     from ...accounts.atomic import write_atomically
-    from ...tables.fit.auto import AUTO, method_for
+    from ...tables.fit.build import AUTO, method_for
     from ..compare import METRICS, constant_score, document, sizes
     from ..compare import compare as simulate
 

@@ -36,7 +36,7 @@ def methods(json_output: JsonFlag = False) -> None:
     Example: [bold]noisewise methods --json[/bold]
     """
     from ...methods import RECOMMENDED
-    from ...tables.fit.why_auto import AUTO, MAX_TABLE_COLUMNS, TABLES
+    from ...tables.fit.build import AUTO, MAX_TABLE_COLUMNS, TABLES
 
     rows = method_rows()
     if json_output:

@@ -15,7 +15,7 @@ from . import options
 from .federated import federated_of, refuse_with_clients
 from .main import Decimal, JsonFlag, app, say
 from .paying import DatasetName, LedgerUrl, payment_of
-from .request import TrainingOptions, TrainingRequest, places
+from .request import TrainingOptions, places
 from .resuming import refuse_others
 from .train import go_on, trained
 
@@ -159,14 +159,14 @@ def server(
     asked = TrainingOptions(
         (), epsilon, delta, target, schema, places(public or ()), None, method, loss, model, protector, protector_share,
         adjacency, max_grad_norm, size_is_public, separator, decimal,
-        federated=federated_of(True, unit, local_steps, local_rate, availability, timeout), clients=clients,
+        federated=federated_of(True, unit, local_steps, local_rate, availability, timeout), clients=clients, seed=seed,
     )  # fmt: skip
     _ = asked.budget  # refused before the rest is imported
     served = ServerOptions(listen, insecure, certificate, private_key, client_keys)
-    request = TrainingRequest.of(asked, seed)
+    asked.check()
     refuse_with_clients(asked, tuning=False, several=False)
     payment = payment_of(ledger, dataset, free=seed is not None)
-    trained(asked, request, out, payment=payment, json_output=json_output, network=served.over)
+    trained(asked, out, payment=payment, json_output=json_output, network=served.over)
 
 
 @federated.command()

@@ -1,4 +1,4 @@
-"""Options of commands that train: what they ask for is said once."""
+"""Options that several training commands share."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ Availability = Annotated[
 
 
 class WithLosses(TyperCommand):
-    """Names the losses where help is asked for: finding them out takes numpy, which other commands start without."""
+    """Lists the losses only when help is shown: listing them needs numpy, which other commands start without."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         from ...trusted.losses import loss_names

@@ -1,4 +1,4 @@
-"""``--ledger URL`` and ``--dataset NAME`` of commands that spend: which account pays, and what one run took of it."""
+"""``--ledger URL`` and ``--dataset NAME`` of commands that spend: which account of a ledger pays."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NoAccount = Annotated[str | None, typer.Option(hidden=True)]  # of commands that
 
 
 def refuse_account(ledger: str | None, dataset: str | None) -> None:
-    """Refuse an account for figures about private rows that have no price."""
+    """Refuse an account for figures about private rows that no budget can pay for."""
     if ledger is not None or dataset is not None:
         raise ValueError(
             "what an attack computes from private rows has no price, so no account can pay for it: it is for the eyes of who "
@@ -47,7 +47,7 @@ def named_account(ledger: str | None, dataset: str | None) -> bool:
 
 
 def payment_of(ledger: str | None, dataset: str | None, *, free: bool) -> Payment | None:
-    """The account that pays for a run; None for a ``free`` one, which takes nothing, or where none is named."""
+    """The account that pays for a run; None for a ``free`` run, or where no account is named."""
     if not named_account(ledger, dataset):
         if not free and os.environ.get(ENVIRONMENT):
             say(f"no account pays for this: {ENVIRONMENT} names a ledger, --dataset NAME would name the account in it")
@@ -56,12 +56,12 @@ def payment_of(ledger: str | None, dataset: str | None, *, free: bool) -> Paymen
     from ...accounts.ledger.receipt import Payment
 
     assert dataset is not None
-    paid = Payment.from_account(Ledger(ledger), dataset)  # of a free one, too: a wrong name is found now
+    paid = Payment.from_account(Ledger(ledger), dataset)  # for a free run, too, so that a wrong name is found
     return None if free else paid
 
 
 def payment_again(ledger: str | None, kept: dict[str, Any]) -> Payment:
-    """The payment of a run that is taken up; its journal knows the ledger's place, but no password."""
+    """The payment of a resumed run; its journal records where the ledger is, but no password."""
     from ...accounts.ledger import Ledger, LedgerUnreachable
     from ...accounts.ledger.database import ledger_url, shown
     from ...accounts.ledger.receipt import Payment
@@ -78,5 +78,5 @@ def payment_again(ledger: str | None, kept: dict[str, Any]) -> Payment:
 
 
 def kept_of(payment: Payment) -> dict[str, Any]:
-    """What a journal keeps of a payment, to find it again: no password."""
+    """What a journal records of a payment: where to find it, without a password."""
     return {"dataset": payment.dataset, "ledger": payment.ledger.name, "run": payment.run}

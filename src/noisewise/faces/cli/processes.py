@@ -1,6 +1,6 @@
-"""Where records lie when not in this process: with workers on Ray (``--records ray``), or at the ranks of torchrun.
+"""Records in other processes: with workers on Ray (``--records ray``), or at the ranks of torchrun.
 
-``torchrun -m noisewise train ...``: rank 0 is the command, the other ranks hold their pieces of the records and serve it.
+Under ``torchrun -m noisewise train ...`` rank 0 runs the command; the other ranks hold pieces of the records and serve it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...remote.transport import restarts, started_by_torchrun
-from .main import say
+from .main import lead, leads, say
 
 if TYPE_CHECKING:
     from ...remote.processes import Lead
@@ -32,14 +32,8 @@ RayWorkers = Annotated[
 RayAddress = Annotated[
     str | None, typer.Option(help="A Ray cluster that is there.", show_default="a new one on this machine")
 ]
-COMMAND = "train"  # the one that several processes share; of any other rank 0 does all
-SECONDS_TO_MEET = 15.0  # after which ranks that are missing are told of
-_leads: list[Lead] = []
-
-
-def lead() -> Lead | None:
-    """The ranks that this command has; None when it is one process."""
-    return _leads[-1] if _leads else None
+COMMAND = "train"  # the only command that ranks share; rank 0 runs any other alone
+SECONDS_TO_MEET = 15.0  # after which missing ranks are reported
 
 
 @contextmanager
@@ -53,7 +47,7 @@ def torchrun_ranks() -> Iterator[bool]:
         return
     shared = sys.argv[1:2] == [COMMAND]
     if not shared:
-        yield _first()
+        yield os.environ["RANK"] == "0"
         return
     from ...remote.gloo import common_line
     from ...tables.fit.across_processes import lead_files, serve_files
@@ -73,13 +67,13 @@ def torchrun_ranks() -> Iterator[bool]:
 
 @contextmanager
 def _missed() -> Iterator[None]:
-    """Says what is waited for, when that takes long: another program may have left these variables."""
+    """Reports a long wait for other ranks: another program may have left these variables."""
     world_size, address, port = (os.environ[name] for name in ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
-    told = (
+    message = (
         f"waiting for the others of {world_size} ranks at {address}:{port}, as RANK, WORLD_SIZE and MASTER_ADDR say; unset these "
         "if torchrun did not start this"
     )
-    missing = threading.Timer(SECONDS_TO_MEET, say, [told])
+    missing = threading.Timer(SECONDS_TO_MEET, say, [message])
     missing.start()
     try:
         yield
@@ -87,23 +81,17 @@ def _missed() -> Iterator[None]:
         missing.cancel()
 
 
-def refuse_restart(out: Path, *, private: bool) -> None:
-    """Refuse to train anew what torchrun restarts: what an earlier attempt spent stays spent, and would be spent again."""
-    if private and (count := restarts()):
+def refuse_restart(out: Path) -> None:
+    """Refuse a restart by torchrun, which would spend again what an earlier attempt has spent."""
+    if count := restarts():
         raise ValueError(
             f"torchrun has started this run anew (restart {count}); what the attempt before it spent, if anything, is in "
             f"{out.name}.spending.json beside --out or in its account, and stays charged. Nothing is spent again; train --resume {out} goes on"
         )
 
 
-def _first() -> bool:
-    import os
-
-    return os.environ["RANK"] == "0"
-
-
 def refuse_records(records: str | None, workers: int | None, address: str | None) -> None:
-    """Refuse, before anything is read, records that cannot lie where they are asked to."""
+    """Refuse, before anything is read, options of --records that do not go together."""
     if records is None:
         if workers is not None or address is not None:
             raise ValueError("--ray-workers and --ray-address say where records on Ray lie; add --records ray")
@@ -120,7 +108,7 @@ def refuse_records(records: str | None, workers: int | None, address: str | None
 
 @contextmanager
 def holders(records: str | None, workers: int | None, address: str | None) -> Iterator[Lead | None]:
-    """Who holds the records, while they are needed: workers on Ray, the ranks of torchrun, or None for this process."""
+    """The workers on Ray or the ranks of torchrun that hold the records; None where this process holds them."""
     if records is None:
         yield lead()
         return
@@ -135,17 +123,17 @@ def holders(records: str | None, workers: int | None, address: str | None) -> It
 @contextmanager
 def _leading(leader: Lead, who: str) -> Iterator[None]:
     def terminated(*_: Any) -> None:
-        """torchrun ends all ranks when one is gone; one that knows already is on its way."""
+        """Ends this rank: torchrun terminates all ranks when one is lost. A rank that noticed before is ending already."""
         if not leader.broken:
             from ...remote.transport import RankLost
 
             raise RankLost(f"{who} ended this run; what was reserved stays charged")
 
     before = signal.signal(signal.SIGTERM, terminated)
-    _leads.append(leader)
+    leads.append(leader)
     try:
         yield
     finally:
-        _leads.remove(leader)
+        leads.remove(leader)
         leader.stop()
         signal.signal(signal.SIGTERM, before)

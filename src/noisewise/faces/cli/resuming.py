@@ -1,24 +1,22 @@
-"""``noisewise train --resume RUN``: what the stopped run was asked, read from its journal and checked as a stranger's."""
+"""``noisewise train --resume RUN``: the options of the stopped run, read from its journal, which is checked like untrusted input."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..._version import __version__
-from .keeping import digests, journal_of, remove
+from .keeping import digests, journal_of, remove, tidy
 from .request import TrainingOptions
-from .spending import tidy
 
 
 def refuse_others(context: Any, allowed: Sequence[str] = ()) -> None:
-    """Refuse what is given beside --resume: a run goes on with what it was asked."""
+    """Refuse options beside --resume: a run is resumed with the options that it was started with."""
     given = [
         option.metavar if option.param_type_name == "argument" else option.opts[0]
         for option in context.command.params
@@ -29,19 +27,8 @@ def refuse_others(context: Any, allowed: Sequence[str] = ()) -> None:
         raise ValueError(f"--resume goes on with what the run was asked; leave {', '.join(given)} out")
 
 
-def refuse_stopped(place: Path) -> None:
-    """Refuse to start anew where a run was stopped, or is running."""
-    from ...accounts.journal import settings_in
-
-    if settings_in(journal_of(place)) is not None:
-        raise ValueError(
-            f"{journal_of(place)} holds a run that was stopped or is running; `noisewise train --resume {shlex.quote(str(place))}` "
-            "goes on with it. Pass another --out to start anew, which takes a budget of its own"
-        )
-
-
 def taken_up(place: Path) -> tuple[TrainingOptions, str | dict[str, Any]]:
-    """What the stopped run of ``place`` was asked, and the file that says what it has spent, or the account of a ledger."""
+    """The options of the stopped run of ``place``, and its spending file or the account that pays for it."""
     from ...accounts.journal import settings_in
 
     folder = journal_of(place)
@@ -79,7 +66,7 @@ def _is_file(name: Any, place: Path) -> bool:
 
 
 def _is_account(name: Any) -> bool:
-    """Whether it is what a journal keeps of an account that pays."""
+    """Whether this is what a journal records of an account that pays."""
     if not isinstance(name, dict) or set(name) != {"dataset", "ledger", "run"}:
         return False
     return all(type(one) is str for one in name.values()) and bool(re.fullmatch("[0-9a-f]{24}", name["run"]))
@@ -102,7 +89,7 @@ def _why_not(place: Path, folder: Path) -> str:
 
 
 def is_whole(place: Path) -> bool:
-    """Whether the run was written before its process was killed, so that all there is to do is to tidy up, which is done."""
+    """Whether the run folder was complete before the process was killed. What is left beside it is then removed."""
     if not place.is_dir() or not any(place.iterdir()):
         return False
     from ...accounts.journal import settings_in
@@ -114,7 +101,7 @@ def is_whole(place: Path) -> bool:
     left = folder.exists() or (beside is not None and beside.exists())
     if not left:
         raise ValueError(f"{place}: is a finished run; there is nothing to go on with")
-    # what was spent goes last, so without settings all of it was in the folder
+    # the spending file is removed last, so without settings the folder has a copy of it
     same = _is_what_it_wrote(place / "spending.json", name if beside is None else beside)
     if not (there is None if same is None else same):
         raise ValueError(
@@ -127,7 +114,7 @@ def is_whole(place: Path) -> bool:
 
 
 def _is_what_it_wrote(inside: Path, spent: Path | dict[str, Any]) -> bool | None:
-    """Whether a finished folder says of its spending what the stopped run would; None where one of them says nothing."""
+    """Whether a finished folder records the spending of the stopped run; None where one of the two records nothing."""
     if not inside.exists() or (isinstance(spent, Path) and not spent.exists()):
         return None
     if isinstance(spent, Path):
@@ -141,7 +128,7 @@ def _is_what_it_wrote(inside: Path, spent: Path | dict[str, Any]) -> bool | None
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Nobody else runs it meanwhile."""
+    """Hold the lock of a journal, so that no other process runs its run meanwhile."""
     import fcntl
 
     if not (folder / "lock").exists():

@@ -16,26 +16,14 @@ from rich.text import Text
 
 from ..progress import bars
 from . import options
-from .dry_run import show_plan
 from .federated import NetworkFit, federated_of, fitted_on_clients, names_shown, refuse_with_clients, refuse_without
-from .keeping import KeptRun, keeping, settings_for
-from .main import Decimal, JsonFlag, app, dialect, print_json, say
-from .paying import DatasetName, LedgerUrl, kept_of, payment_again, payment_of
-from .processes import RayAddress, RayWorkers, RecordsOption, holders, lead, refuse_records, refuse_restart
-from .request import (
-    TrainingOptions,
-    TrainingRequest,
-    fit_for,
-    for_numbers,
-    known_loss,
-    origin_of,
-    places,
-    planned,
-    unfitted,
-)
-from .resuming import is_whole, refuse_others, refuse_stopped, taken_up
-from .spending import free_name
-from .tuning import TuningOptions, searched, show_search, tuning_of
+from .keeping import KeptRun, free_name, keeping, refuse_stopped, settings_for
+from .main import Decimal, JsonFlag, app, dialect, lead, print_json, say
+from .paying import ENVIRONMENT, DatasetName, LedgerUrl, kept_of, payment_again, payment_of
+from .processes import RayAddress, RayWorkers, RecordsOption, holders, refuse_records, refuse_restart
+from .request import TrainingOptions, fit_for, for_numbers, known_loss, origin_of, places, planned
+from .resuming import is_whole, refuse_others, taken_up
+from .tuning import TuningOptions, searched, show_search, tuning_of, unfitted
 
 if TYPE_CHECKING:
     from ...accounts.ledger.receipt import Payment
@@ -135,26 +123,33 @@ def train(
         context.fail("Missing argument 'DATA'.")
     if epsilon is None or delta is None:
         context.fail(f"Missing option '{'--epsilon' if epsilon is None else '--delta'}'.")
-    clients = federated_of(federated, unit, local_steps, local_rate, availability)
+    clients = None
+    if (federated, unit, local_steps, local_rate, availability) != (False, None, None, None, None):
+        clients = federated_of(federated, unit, local_steps, local_rate, availability)
     asked = TrainingOptions(
         places(data), epsilon, delta, target, schema, places(public or ()), bounds_epsilon, method, loss, model, protector,
         protector_share, adjacency, max_grad_norm, size_is_public, separator, decimal, cache, records, ray_workers, ray_address,
-        clients, isolation=isolation,
+        clients, isolation=isolation, seed=seed,
     )  # fmt: skip
     _ = asked.budget  # refused before the rest is imported
-    refuse_records(records, ray_workers, ray_address)
-    request = TrainingRequest.of(asked, seed)
-    tuning = tuning_of(tune, candidates, jobs, size_guess)
-    refuse_restart(out, private=seed is None)
+    if (records, ray_workers, ray_address) != (None, None, None):
+        refuse_records(records, ray_workers, ray_address)
+    asked.check()
+    tuning = None if tune is None and candidates is None else tuning_of(tune, candidates, jobs, size_guess)
+    if seed is None:
+        refuse_restart(out)
     if tuning is not None and (records is not None or lead() is not None):
         raise ValueError("--tune searches in one process; leave --records and torchrun out, or --tune")
-    refuse_with_clients(asked, tuning=tuning is not None, several=lead() is not None)
-    payment = payment_of(ledger, dataset, free=seed is not None or (dry_run and dataset is None))
-    trained(asked, request, out, tuning=tuning, payment=payment, dry_run=dry_run, json_output=json_output)
+    if asked.federated is not None:
+        refuse_with_clients(asked, tuning=tuning is not None, several=lead() is not None)
+    payment = None
+    if ledger is not None or dataset is not None or os.environ.get(ENVIRONMENT):
+        payment = payment_of(ledger, dataset, free=seed is not None or (dry_run and dataset is None))
+    trained(asked, out, tuning=tuning, payment=payment, dry_run=dry_run, json_output=json_output)
 
 
 def go_on(out: Path, ledger: str | None, json_output: bool, network: NetworkFit | None = None) -> None:
-    """Go on with a run that was stopped; ``network``: over which its clients are asked, where it had one."""
+    """Resume a stopped run; ``network`` reaches its clients, where records lie with clients."""
     if is_whole(out):
         say(f"{out} is whole: nothing was left to do")
         return
@@ -165,13 +160,12 @@ def go_on(out: Path, ledger: str | None, json_output: bool, network: NetworkFit 
     refuse_without(network, asked, out)
     payment = None if isinstance(spent, str) else payment_again(ledger, spent)
     refuse_records(asked.records, asked.ray_workers, asked.ray_address)
-    trained(
-        asked, TrainingRequest.of(asked), out, spent=spent, payment=payment, json_output=json_output, network=network
-    )
+    asked.check()
+    trained(asked, out, spent=spent, payment=payment, json_output=json_output, network=network)
 
 
 def trained(
-    asked: TrainingOptions, request: TrainingRequest, out: Path, *, tuning: TuningOptions | None = None, spent: str | dict[str, Any] | None = None,
+    asked: TrainingOptions, out: Path, *, tuning: TuningOptions | None = None, spent: str | dict[str, Any] | None = None,
     payment: Payment | None = None, dry_run: bool = False, json_output: bool = False, network: NetworkFit | None = None,
 ) -> None:  # fmt: skip
     """Train and write what was asked; ``spent``: where it is written down what was spent, of a run that is taken up.
@@ -193,26 +187,28 @@ def trained(
     written = dialect(asked.separator, asked.decimal)
     resolved = resolve(
         data, target=asked.target, schema=asked.schema, public=public, bounds_epsilon=asked.bounds_epsilon,
-        budget=request.budget, regression=for_numbers(asked.loss), separator=written, read_labels=not dry_run,
+        budget=asked.budget, regression=for_numbers(asked.loss), separator=written, read_labels=not dry_run,
     )  # fmt: skip
-    fit = planned(request, resolved)
+    fit = planned(asked, resolved)
     fit.check(public=bool(public))
     over = None if network is None or asked.clients is None else network(asked.clients)
     if spent is None and payment is not None:
         _fits(payment, tuning, resolved, fit)
     if dry_run:
-        show_plan(request, resolved, asked.bounds_epsilon, out, json_output)
+        from .request import show_plan
+
+        show_plan(asked, resolved, out, json_output)
         return
-    seed, journalled = request.seed, tuning is None and request.seed is None and fit.method.private
+    seed, journalled = asked.seed, tuning is None and asked.seed is None and fit.method.private
     where = spent or (free_name(out).name if payment is None else kept_of(payment))
     said = settings_for(asked, out, fit, where) if journalled else None
     with python_warnings.catch_warnings(record=True) as caught:
         python_warnings.simplefilter("always")
-        with keeping(out, request.budget, said, simulation=seed is not None, payment=payment) as kept:
+        with keeping(out, asked.budget, said, simulation=seed is not None, payment=payment) as kept:
             with bars(share=True) as report:
                 if resolved.purchase is not None:
-                    resolved = kept.bounds(resolved) or _bought(request, resolved, bool(public), kept, tuning, report)
-                fitted, words = _fit(asked, request, resolved, written, _room(asked, out), report, kept, tuning, over)
+                    resolved = kept.bounds(resolved) or _bought(asked, resolved, bool(public), kept, tuning, report)
+                fitted, words = _fit(asked, resolved, written, _room(asked, out), report, kept, tuning, over)
             warnings = [*_assumed(resolved), *_own(caught)]
             with runs.new_folder(out, draft=kept.draft) as draft:
                 runs.write(fitted, draft, warnings=warnings, data=names_shown(asked))
@@ -246,26 +242,26 @@ def _fits(
 
 
 def _bought(
-    request: TrainingRequest,
+    asked: TrainingOptions,
     resolved: Resolved,
     public: bool,
     kept: KeptRun,
     tuning: TuningOptions | None,
     report: Callable[..., None],
 ) -> Resolved:
-    """With the bounds that there are to buy, written down before anything is made of them."""
+    """``resolved`` with its missing bounds bought, and recorded before they are used."""
     records = resolved.look(partial(report, "checking the files"))
-    fit = planned(request, resolved)
+    fit = planned(asked, resolved)
     fit.check(public=public, records=records)
     if kept.payment is not None:
         _fits(kept.payment, tuning, resolved, fit, records)
-    bought = resolved.bought(kept.purse, seed=request.seed, progress=partial(report, "buying bounds"))
+    bought = resolved.bought(kept.purse, seed=asked.seed, progress=partial(report, "buying bounds"))
     kept.keep_bounds(bought)
     return bought
 
 
 def _assumed(resolved: Resolved) -> list[str]:
-    """What a user may not have noticed: taken for public, or shown by public rows."""
+    """Warnings: what is assumed public, and doubts that public rows raise."""
     from ...tables.resolve import FROM_LABELS
 
     if resolved.classes != FROM_LABELS:
@@ -278,38 +274,38 @@ def _assumed(resolved: Resolved) -> list[str]:
 
 
 def _own(caught: list[python_warnings.WarningMessage]) -> list[str]:
-    """noisewise's own warnings, which are about public facts; those of libraries may be about private values."""
+    """Warnings of noisewise itself, which are about public facts; those of libraries may be about private values."""
     own = [warning for warning in caught if warning.category.__module__.startswith("noisewise.")]
     return list(dict.fromkeys(str(warning.message) for warning in own))
 
 
 def _fit(
-    asked: TrainingOptions, request: TrainingRequest, resolved: Resolved, separator: Dialect, cache: Path | None, report: Callable[..., None],
+    asked: TrainingOptions, resolved: Resolved, separator: Dialect, cache: Path | None, report: Callable[..., None],
     kept: KeptRun, tuning: TuningOptions | None, over: Callable[..., Fitted] | None,
 ) -> tuple[Fitted, str]:  # fmt: skip
-    """What was fitted, and in words how its settings were found, if they were searched."""
-    from ...tables.fit.from_files import ready_files
+    """The fitted model and, after a search, how its settings were found, in words."""
+    from ...tables.fit.build import ready_files
 
     data = [*asked.data]
     reading: dict[str, Any] = {"public": [*asked.public] or None, "separator": separator, "cache": cache}
     reading["reading"] = partial(report, "reading")
     if tuning is not None:
         reading["origin"] = origin_of(resolved)
-        return searched(unfitted(request, resolved.schema), tuning, data, reading, kept.purse, report)
-    fit = fit_for(request, resolved.schema, origin_of(resolved))
+        return searched(unfitted(asked, resolved.schema), tuning, data, reading, kept.purse, report)
+    fit = fit_for(asked, resolved, resolved.schema)
     how: dict[str, Any] = {"progress": partial(_stepped, report), "purse": kept.purse, "journal": kept.journal}
-    if request.federated is not None:
+    if asked.federated is not None:
         return fitted_on_clients(fit, asked, separator, report, how, over), ""
-    if asked.records is not None:
-        report("starting workers", 0.0)
+    if asked.records is None:
+        return ready_files(fit, data, lead=lead(), **reading).run(**how), ""
+    report("starting workers", 0.0)
     with holders(asked.records, asked.ray_workers, asked.ray_address) as leader:
-        if asked.records is not None:
-            report("starting workers", 1.0)
+        report("starting workers", 1.0)
         return ready_files(fit, data, lead=leader, **reading).run(**how), ""
 
 
 def _stepped(report: Callable[..., None], step: int, steps: int | None, spent: float) -> None:
-    """The bar of the training is made of public facts."""
+    """Move the bar of the training, which shows public facts only."""
     report("training", spent if steps is None else step / steps, news=f"{spent:.0%} of the budget spent")
 
 
@@ -338,7 +334,7 @@ def _show(fitted: Fitted, out: Path, warnings: list[str], json_output: bool) -> 
 
 
 def _in_short(statement: Statement) -> str:
-    """The lines that everybody should read; all of them are in statement.txt."""
+    """The lines of a statement that everybody should read; statement.txt has all of them."""
     first = (
         "(",
         "NOT PRIVATE",
@@ -364,9 +360,9 @@ def _disjoint(data: list[Place], public: list[Place]) -> None:
 
 
 def _room(asked: TrainingOptions, out: Path) -> Path | None:
-    """Where large files are decoded to: beside the run, where there should be room; small ones stay in memory.
+    """The folder for rows of large files: beside the run, where there should be room; None keeps rows in memory.
 
-    Workers keep theirs in their own memory unless told otherwise.
+    Workers keep their rows in memory unless --cache is given.
     """
     from ...tables.addresses import size_of
     from ...tables.files import find_files

@@ -1,4 +1,4 @@
-"""Settings of ``noisewise train`` that are found: ``--tune`` searches those of a file, ``--protector`` names or trains one."""
+"""``noisewise train --tune``: a search among the settings of a file."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .main import errors
+from .request import TrainingOptions, loss_of, of_classes
 
 if TYPE_CHECKING:
     from ...accounts.account import Account
     from ...accounts.purse import Purse
-    from ...methods import Method
     from ...tables.addresses import Place
     from ...tables.fit.fitted import Fitted
+    from ...tables.schema import Schema
     from ..sklearn import PrivateClassifier, PrivateRegressor
 
     Estimator = PrivateClassifier | PrivateRegressor
@@ -34,7 +35,7 @@ class TuningOptions:
 
 
 def tuning_of(how: str | None, candidates: Path | None, jobs: int, size: int | None) -> TuningOptions | None:
-    """What the options ask for; None for no search."""
+    """The search that the options ask for; None for no search."""
     from ...tune.candidates import read_candidates
 
     if how is None:
@@ -48,6 +49,18 @@ def tuning_of(how: str | None, candidates: Path | None, jobs: int, size: int | N
     return TuningOptions(how, read_candidates(candidates), jobs, size)
 
 
+def unfitted(asked: TrainingOptions, schema: Schema) -> Estimator:
+    """The estimator whose settings are searched: a classifier for classes, a regressor for a number."""
+    from ..sklearn import PrivateClassifier, PrivateRegressor
+
+    face = PrivateClassifier if of_classes(schema) else PrivateRegressor
+    return face(
+        asked.epsilon, asked.delta, adjacency=asked.adjacency, method=asked.chosen, loss=loss_of(asked, schema), model=asked.layers,
+        max_grad_norm=asked.max_grad_norm, size_is_public=asked.size_is_public, isolation=asked.isolation, schema=schema,
+        random_state=asked.seed,
+    )  # fmt: skip
+
+
 def searched(
     estimator: Estimator,
     tuning: TuningOptions,
@@ -56,7 +69,7 @@ def searched(
     purse: Purse | Account,
     report: Callable[..., None],
 ) -> tuple[Fitted, str]:
-    """What the winner became, and in words how it was found."""
+    """The fitted winner of the search, and how it was found, in words."""
     from ..sklearn.search import PrivateSearchCV
 
     search = PrivateSearchCV(estimator, tuning.candidates, how=tuning.how, jobs=tuning.jobs, size=tuning.size)
@@ -68,21 +81,3 @@ def searched(
 def show_search(words: str) -> None:
     """Say how settings were chosen."""
     errors.print(f"Search: {words.rstrip('.')}.", highlight=False, markup=False, soft_wrap=True)
-
-
-def with_protector(
-    method: str | None, protector: str | None, share: float | None, max_grad_norm: float | None
-) -> str | Method | None:
-    """The method asked for; a protector is one of l2p."""
-    if protector is None and share is None:
-        return method
-    if method not in (None, "l2p"):
-        raise ValueError(f"--method is {method!r}, which has no protector; pass --method l2p, or leave --protector out")
-    from ...methods.l2p import L2P, PRIVATE
-
-    if share is not None and protector != PRIVATE:
-        raise ValueError(
-            "--protector-share is for a protector trained on the private records; pass --protector private"
-        )
-    known: dict[str, Any] = {"protector": protector, "protector_share": share, "max_grad_norm": max_grad_norm}
-    return L2P(**{name: value for name, value in known.items() if value is not None})

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...accounts.paying import planned_budget
-from ...tables.fit.auto import choice_for, outline_for
-from ...tables.fit.why_auto import TABLES, AutoChoice, why
+from ...tables.fit.auto import AutoChoice, choice_for, outline_for, why
+from ...tables.fit.build import TABLES
 from ...trusted import validate
 from ...trusted.accountants import gdp
 from ...trusted.accountants.plan import (
@@ -269,8 +269,8 @@ class _Table(NamedTuple):
 def _table_of(columns: int | None, given: Schema | str | Path | None) -> _Table:
     from ...tables.encode import Encoder
     from ...tables.resolve import with_imagined_bounds
+    from ...tables.rows import columns_of
     from ...tables.schema import Schema, gaps, read_schema
-    from ...tables.table_columns import columns_of
 
     if given is None:
         assert columns is not None

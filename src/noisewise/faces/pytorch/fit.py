@@ -19,14 +19,12 @@ from ...accounts.account import Account, account_of
 from ...accounts.journal import Journal, settings_in
 from ...accounts.paying import payer
 from ...accounts.purse import Purse
-from ...accounts.recorded import Trained
 from ...asking import PublicCurator
 from ...methods import Method, isolation_of
 from ...remote.transport import started_by_torchrun
 from ...statements.statement import Statement, make_statement
-from ...tables.fit.fit import seed_of
-from ...tables.fit.settings import plain_values
-from ...train import Records, StepProgress, train
+from ...tables.fit.build import plain_values, seed_of
+from ...train import Records, StepProgress, Trained, train
 from ...trusted import validate
 from ...trusted.models.module import ROWS_PER_PASS, ModuleModel, TensorRows
 from ...trusted.torch_extra import Tensor

@@ -18,19 +18,14 @@ from sklearn.utils.metaestimators import available_if
 
 from ...evidence import runs
 from ...methods import Method
-from ...tables.classes import classes_in, declared_classes
-from ...tables.fit.auto import AUTO, method_for
-from ...tables.fit.fit import Fit, classes_for, classifier_loss, for_classes, for_numbers
+from ...tables.fit.build import AUTO, classes_for, classifier_loss, method_for
+from ...tables.fit.build import Origin as Origin
 from ...tables.fit.fitted import Fitted
-from ...tables.fit.from_files import Origin as Origin
-from ...tables.fit.from_files import target_bounds as declared_target
 from ...tables.fit.labels import Classes
-from ...tables.preprocess import interval
 from ...tables.refusal import our_words
 from ...tables.schema import Schema
 from ...trusted.losses import Loss
 from .base import PrivateEstimator
-from .prepared import Prepared
 
 Array = NDArray[Any]
 NO_SCORE = "y cannot be scored; pass one label of the kind that predict returns for each row of X"
@@ -106,8 +101,6 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     True
     """
 
-    _unit_rows = True
-
     def __init__(
         self,
         epsilon: float | None = None,
@@ -146,25 +139,6 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         self.rows_per_unit = rows_per_unit
         self.bounds_epsilon = bounds_epsilon
         self.isolation = isolation
-
-    def _asked(self, prepared: Prepared, y: Array | None) -> Fit:
-        values, whence = self._known_classes(prepared, y)
-        method = self._method(prepared.width)
-        model, labels = for_classes(
-            values, method=method, loss=self.loss, model=self.model, scaling=prepared.scaling, weights=self.class_weight
-        )
-        return self._fit_of(prepared, method, model, labels, f"the classes, {whence}")
-
-    def _known_classes(self, prepared: Prepared, y: Array | None) -> tuple[Array, str]:
-        seen = None if y is None else classes_in(y)  # also when they are declared: a continuous y is refused
-        if self.classes is not None:
-            return declared_classes(self.classes), "declared"
-        encoder = prepared.encoder
-        if encoder is not None and encoder.schema.target is not None and encoder.classes is not None:
-            return encoder.classes, (prepared.origin or Origin()).classes
-        if seen is None:
-            raise ValueError("the target of the schema is a number; use PrivateRegressor, or pass classes=[...]")
-        return seen, "taken from the labels"
 
     def decision_function(self, X: Any) -> Array:
         """Score of each row (positive: ``classes_[1]``), or one column per class for several classes."""
@@ -211,8 +185,6 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
     True
     """
 
-    _unit_rows = False
-
     def __init__(
         self,
         epsilon: float | None = None,
@@ -249,25 +221,6 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         self.rows_per_unit = rows_per_unit
         self.bounds_epsilon = bounds_epsilon
         self.isolation = isolation
-
-    def _asked(self, prepared: Prepared, y: Array | None) -> Fit:
-        if y is not None and y.dtype.kind not in "fiub":
-            raise ValueError("y holds text; a regression needs numbers, or use PrivateClassifier")
-        bounds, method = self._target_bounds(), self._method(prepared.width)
-        model, labels = for_numbers(bounds, loss=self.loss, model=self.model, scaling=prepared.scaling)
-        # an origin says where all bounds come from
-        assumed = None if prepared.origin is not None else "bounds of the target, declared"
-        return self._fit_of(prepared, method, model, labels, assumed)
-
-    def _target_bounds(self) -> tuple[float, float]:
-        if self.target_bounds is not None:
-            return interval("target_bounds", self.target_bounds)
-        if isinstance(self.schema, Schema) and self.schema.target is not None:
-            return declared_target(self.schema)
-        raise ValueError(
-            "target_bounds is missing, and bounds are those of the features; pass target_bounds=(low, high), what y can be, "
-            "never read from private rows"
-        )
 
     def predict(self, X: Any) -> Array:
         """The predicted target of each row, within the declared bounds."""
@@ -311,7 +264,4 @@ def _held(fitted: Fitted) -> PrivateClassifier | PrivateRegressor:
     else:
         settings["bounds"] = list(zip(fitted.scaling.low.tolist(), fitted.scaling.high.tolist(), strict=True))
     face: Any = (PrivateRegressor if fitted.classes is None else PrivateClassifier)(**settings)
-    if fitted.columns is not None:
-        face.feature_names_in_ = np.array(fitted.columns, dtype=object)
-    face.n_features_in_ = len(fitted.scaling.low if fitted.columns is None else fitted.columns)
     return face._hold(fitted)

@@ -1,6 +1,6 @@
-"""``bounds="buy"``: a part of the budget buys what nobody declared, then the rest trains.
+"""``bounds="buy"``: a part of the budget buys bounds that are not declared, and the rest trains.
 
-Everything is checked with imagined bounds first, so that nothing is paid for rows that could not be trained on.
+Everything is first checked with imagined bounds, so that nothing is paid for rows that could not be trained on.
 
 *Guarantee*: that of :mod:`noisewise.tables.bought`; what is left of the budget trains, and the statement has both.
 """
@@ -19,61 +19,41 @@ from sklearn.base import RegressorMixin
 from ...accounts.account import Account, account_of
 from ...accounts.purse import Purse
 from ...tables.bought import Purchase, purchase
-from ...tables.cells import cells_of, numbers_of
-from ...tables.checks import names_of, private_labels, private_rows
-from ...tables.encode import NOT_ENCODED
+from ...tables.encode import NOT_ENCODED, cells_of, numbers_of
 from ...tables.files import Dialect, Paths, open_source
-from ...tables.fit.fit import seed_of
-from ...tables.fit.from_files import Origin
-from ...tables.fit.ready import Ready
-from ...tables.preprocess import interval
+from ...tables.fit.build import DECLARED, Origin, budget_of, seed_of
+from ...tables.fit.fit import Fit
 from ...tables.refusal import our_words
 from ...tables.resolve import Resolved, with_imagined_bounds
+from ...tables.rows import interval
 from ...tables.schema import Column, Schema, gaps
 from ...train import refuse_every_rank
 from ...trusted.stores.grid import NO_CLASS, NO_LABEL
+from .checks import bare_table, private_labels, private_rows
 
 Array = NDArray[Any]
-BUY = "buy"
-BOUNDS_SHARE = 0.2  # of epsilon, where nobody says how much
-TARGET = "target"  # what y is called where no schema names it
-DECLARED = "bounds of the {}, declared"
+BOUNDS_SHARE = 0.2  # of epsilon, by default
+TARGET = "target"  # the name of y where no schema names it
 
 
-def buys(face: Any) -> bool:
-    """Whether bounds are to be bought, of columns or of the target."""
-    return any(
-        isinstance(getattr(face, name, None), str) and getattr(face, name) == BUY
-        for name in ("bounds", "target_bounds")
-    )
-
-
-def refuse_to_buy(face: Any) -> None:
-    """Refuse where nothing is paid for yet, or several times."""
-    if buys(face):
-        raise ValueError(
-            "bounds='buy' is paid for in fit or fit_files, not in a search, where every candidate would pay; pass bounds or "
-            "a schema, perhaps those that a fit has bought"
-        )
-
-
-def bought_ready(face: Any, X: Any, y: Any, public: Any, purse: Purse | Account | None) -> Ready:
-    """What ``fit`` runs, once bounds are bought."""
+def bought_ready(face: Any, X: Any, y: Any, public: Any, purse: Purse | Account | None) -> Fit:
+    """The fit of ``fit``, once its bounds are bought."""
     _refuse_every_rank(face, purse)
     columns = _columns(face, X)
     deal = _deal(face, columns)
     imagined = _declared(face, with_imagined_bounds(columns)).ready(X, y, public)
-    imagined.fit.before(deal.budget.epsilon, deal.budget.delta).check(
+    assert imagined.private is not None
+    imagined.before(deal.budget.epsilon, deal.budget.delta).check(
         public=public is not None, records=len(imagined.private.y)
     )
     pieces = partial(_pieces, face, X, y, deal, imagined)
     schema, paid = deal.paid_for(pieces, purse, seed=seed_of(face.random_state))
-    ready = _declared(face, schema).ready(X, y, public, counted=imagined.counted)
-    return _kept(face, ready._replace(fit=replace(ready.fit, preparation=paid, assumed=_assumed(ready, deal))))
+    ready = _declared(face, schema).ready(X, y, public, counted=imagined.private.counted)
+    return replace(ready, preparation=paid, assumed=_assumed(ready, deal))
 
 
-def bought_files(face: Any, paths: Paths, purse: Purse | Account | None, reading: dict[str, Any]) -> Ready:
-    """What ``fit_files`` runs, once bounds are bought."""
+def bought_files(face: Any, paths: Paths, purse: Purse | Account | None, reading: dict[str, Any]) -> Fit:
+    """The fit of ``fit_files``, once its bounds are bought."""
     if not isinstance(face.schema, Schema):
         raise ValueError(
             "schema must be a Schema with a target to train on files; it may leave bounds out where they are bought"
@@ -87,19 +67,17 @@ def bought_files(face: Any, paths: Paths, purse: Purse | Account | None, reading
     records = Resolved(source, columns, words, "declared").look()
     planned.before(deal.budget.epsilon, deal.budget.delta).check(public=public, records=records)
     schema, paid = deal.bounds(source, purse, seed=seed_of(face.random_state))
-    return _kept(
-        face, _declared(face, schema).ready_files(paths, **{**reading, "origin": Origin(words, "declared", paid)})
-    )
+    return _declared(face, schema).ready_files(paths, **{**reading, "origin": Origin(words, "declared", paid)})
 
 
 def _refuse_every_rank(face: Any, purse: Purse | Account | None) -> None:
-    """Bounds are paid for before training is, which refuses the same."""
+    """Refuse here what training refuses later, because bounds are paid for first."""
     if seed_of(face.random_state) is None:
         refuse_every_rank(account_of(purse) or purse)
 
 
 def _columns(face: Any, X: Any) -> Schema:
-    """What is declared of the columns, those without bounds being bought: a schema, or numbers of an array."""
+    """The declared columns, of a schema or of an array of numbers; missing bounds are to be bought."""
     if isinstance(face.schema, Schema):
         return _of_schema(face)
     if face.schema is not None:
@@ -108,7 +86,7 @@ def _columns(face: Any, X: Any) -> Schema:
         )
     if not isinstance(face.bounds, str):
         raise ValueError("target_bounds='buy' goes with bounds='buy', or with a noisewise.Schema; pass one of them")
-    names = names_of(X)
+    names = bare_table(X)
     width = private_rows(_features(X, face.unit)).shape[1]
     known = [f"x{i}" for i in range(width)] if names is None else [str(n) for n in names.columns if str(n) != face.unit]
     made = [Column(name, "number") for name in known]
@@ -133,7 +111,7 @@ def _of_schema(face: Any) -> Schema:
 
 
 def _target(face: Any, label: Column) -> Column:
-    """The target with its declared bounds, or without where they are bought."""
+    """The target with its declared bounds, or without bounds if they are to be bought."""
     if isinstance(face.target_bounds, str):
         return label
     if face.target_bounds is None:
@@ -151,7 +129,7 @@ def _fresh_name(names: list[str]) -> str:
 
 
 def _deal(face: Any, columns: Schema) -> Purchase:
-    budget, share = face._budget(), face.bounds_epsilon
+    budget, share = budget_of(face.get_params(deep=False)), face.bounds_epsilon
     deal = purchase(columns, epsilon=BOUNDS_SHARE * budget.epsilon if share is None else share, budget=budget)
     if not deal.columns:
         raise ValueError("every bound is declared already; leave bounds='buy' out, all of epsilon then trains")
@@ -173,8 +151,8 @@ def _declared(face: Any, schema: Schema) -> Any:
     return type(face)(**own).watch(getattr(face, "_progress", None))._of(face)
 
 
-def _pieces(face: Any, X: Any, y: Any, deal: Purchase, ready: Ready) -> Iterator[Array]:
-    """The columns to be bought, of rows that count; NaN, which is in no bin, for records without a label."""
+def _pieces(face: Any, X: Any, y: Any, deal: Purchase, ready: Fit) -> Iterator[Array]:
+    """The columns whose bounds are bought, of rows that count. Records without a label have NaN, which is in no bin."""
     schema, unit = deal.schema, deal.schema.unit
     with our_words(NOT_ENCODED.format("a column")):
         if isinstance(face.schema, Schema):
@@ -190,26 +168,21 @@ def _pieces(face: Any, X: Any, y: Any, deal: Purchase, ready: Ready) -> Iterator
         if schema.target in [column.name for column in deal.columns]:
             held[str(schema.target)] = private_labels(y, numeric=True, dropped=True)
         matrix = np.column_stack([np.asarray(held[column.name], np.float64) for column in deal.columns])
-        matrix = matrix if ready.counted is None else matrix[ready.counted]
+        assert ready.private is not None
+        matrix = matrix if ready.private.counted is None else matrix[ready.private.counted]
         numbers = ready.private.y
         matrix[numbers == (NO_CLASS if numbers.dtype.kind == "i" else NO_LABEL)] = np.nan
     yield matrix
 
 
-def _assumed(ready: Ready, deal: Purchase) -> tuple[str, ...]:
-    """What a statement lists as assumed: bounds that were bought are not."""
-    if ready.fit.encoder is not None:
+def _assumed(ready: Fit, deal: Purchase) -> tuple[str, ...]:
+    """The assumptions of the statement, from which bounds that were bought are taken out."""
+    if ready.encoder is not None:
         words = Origin().words
         return tuple(
-            f"{one}; bounds bought where nothing declares them" if one == words else one for one in ready.fit.assumed
+            f"{one}; bounds bought where nothing declares them" if one == words else one for one in ready.assumed
         )
     bought = {column.name for column in deal.columns}
     gone = {DECLARED.format("target")} if deal.schema.target in bought else set()
     gone |= {DECLARED.format("features")} if bought - {deal.schema.target} else set()
-    return tuple(one for one in ready.fit.assumed if one not in gone)
-
-
-def _kept(face: Any, ready: Ready) -> Ready:
-    """With the settings that were asked for: what was bought is in the fitted thing."""
-    ready.face.set_params(**face.get_params(deep=False))
-    return ready
+    return tuple(one for one in ready.assumed if one not in gone)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
@@ -17,9 +18,9 @@ from ...accounts.purse import Purse
 from ...statements.statement import Statement
 from ...tables.file_pieces import Pinned
 from ...tables.files import find_files
-from ...tables.fit.fit import Labelled
-from ...tables.fit.ready import Ready
+from ...tables.fit.fit import Fit
 from ...tables.persons import Mask
+from ...train import Records
 from ...trusted import validate
 from ...trusted.events import Repetitions
 from ...trusted.selection import SCORED, SCORINGS
@@ -29,12 +30,12 @@ from ...tune.public import public_scores
 from ...tune.runs import Bill, in_words, stated
 from ...tune.searches import advised, online
 from .base import PrivateEstimator
-from .pipelines import refuse_others, warn_in_pipeline
+from .checks import refuse_others, warn_in_pipeline
 
 if TYPE_CHECKING:
     from ...accounts.ledger import Ledger
 
-Prepare = Callable[[PrivateEstimator, Mask | None], Ready]  # with the rows of persons that count, once they are chosen
+Prepare = Callable[[PrivateEstimator, Mask | None], Fit]  # with the rows of persons that count, once they are chosen
 HOW = ("auto", "public", "selection", "exponential", "online", "none")
 
 
@@ -150,11 +151,13 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         refuse_others(others, weighs=hasattr(self.estimator, "class_weight"))
         warn_in_pipeline(self)
 
-        def ready(face: PrivateEstimator, counted: Mask | None) -> Ready:
-            one = face.ready(X, y, public, counted=counted)
-            return one if task is None else one._replace(task=face.ready(X, y, task, counted=one.counted).public)
+        def ready(face: PrivateEstimator, counted: Mask | None) -> Fit:
+            return face.ready(X, y, public, counted=counted)
 
-        return self._searched(ready, payer(purse, ledger, dataset))
+        def shown(face: PrivateEstimator, counted: Mask | None) -> Records | None:
+            return face.ready(X, y, task, counted=counted).public
+
+        return self._searched(ready, payer(purse, ledger, dataset), None if task is None else shown)
 
     def fit_files(
         self,
@@ -168,7 +171,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """Search and train on files, read as :meth:`PrivateEstimator.ready_files` does."""
         pins: list[Pinned] = []
 
-        def ready(face: PrivateEstimator, counted: Mask | None) -> Ready:
+        def ready(face: PrivateEstimator, counted: Mask | None) -> Fit:
             if counted is None:
                 pins.append(Pinned(find_files(paths)))
             one = face.ready_files(paths, counted=counted, **reading)
@@ -177,7 +180,13 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
 
         return self._searched(ready, payer(purse, ledger, dataset))
 
-    def _searched(self, ready: Prepare, purse: Purse | Account | None) -> Self:
+    def _searched(
+        self,
+        ready: Prepare,
+        purse: Purse | Account | None,
+        task: Callable[[PrivateEstimator, Mask | None], Records | None] | None = None,
+    ) -> Self:
+        """``task``: what makes rows of a public task for a candidate, to search on and not to train with."""
         validate.one_of(HOW, how=self.how)
         validate.open_unit(share=self.share)
         validate.whole(jobs=self.jobs)
@@ -188,11 +197,13 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         faces = [self._face(one) for one in settings]
         made = _prepared(faces, ready)
         candidates = [
-            Candidate(one, each.fit, each.private, each.public, each.store, float(one.get("loss_bound", 2.0)))
-            for one, each in zip(settings, made, strict=True)
+            Candidate(one, each, float(one.get("loss_bound", 2.0))) for one, each in zip(settings, made, strict=True)
         ]
-        tuned = self._tuned(candidates, made, purse)
-        return self._become(faces, made, settings, tuned)
+        shown = [one.public for one in made]
+        if task is not None:
+            shown = _shared(made, [task(face, _counted(one)) for face, one in zip(faces, made, strict=True)])
+        tuned = self._tuned(candidates, shown, purse, handed=task is None)
+        return self._become(faces, settings, tuned)
 
     def _face(self, settings: dict[str, Any]) -> PrivateEstimator:
         face: Any = clone(self.estimator)
@@ -202,17 +213,25 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             face.set_params(epsilon=self.budget.epsilon, delta=self.budget.delta, adjacency=self.budget.adjacency)
         return face
 
-    def _tuned(self, candidates: list[Candidate], made: list[Ready], purse: Purse | Account | None) -> Tuned:
-        budget = made[0].fit.training_budget()  # all, less what was paid for bounds before
+    def _tuned(
+        self,
+        candidates: list[Candidate],
+        shown: list[Records | None],
+        purse: Purse | Account | None,
+        *,
+        handed: bool,
+    ) -> Tuned:
+        """``shown``: the public rows of each candidate; ``handed``: whether its private run will be given them."""
+        budget = candidates[0].fit.training_budget()  # all, less what was paid for bounds before
         known = known_size(candidates[0].fit, candidates[0].private)
-        size, shown = self.size if known is None else float(known), [one.task or one.public for one in made]
+        size = self.size if known is None else float(known)
         how, why = self.how, ""
         if how == "auto":
             public = 0 if shown[0] is None else len(shown[0].y)
             advice = advised(budget, len(candidates), public=public, size=size)
             how, why = advice.how, advice.words
         if how == "public":
-            return self._on_public_rows(candidates, shown, size, handed=made[0].task is None, purse=purse)
+            return self._on_public_rows(candidates, shown, size, handed=handed, purse=purse)
         if how == "online":
             return _online(candidates, budget, purse)
         beat = getattr(self, "_beat", None)
@@ -235,7 +254,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     def _on_public_rows(
         self,
         candidates: list[Candidate],
-        rows: list[Labelled | None],
+        rows: list[Records | None],
         size: float | None,
         *,
         handed: bool,
@@ -248,7 +267,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             )
         found = public_scores(
             [one.fit for one in candidates],
-            cast(list[Labelled], rows),
+            cast(list[Records], rows),
             size=size,
             search=self.search,
             trials=self.trials,
@@ -256,16 +275,14 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             handed=handed,
         )
         best = candidates[found.best]
-        fitted = best.fit.run(best.private, best.public, store=best.store, purse=purse)
+        fitted = best.fit.run(purse=purse)
         bill = Bill("public", in_words(candidates), best.fit.training_budget(), found.words.rstrip("."))
         tuned = stated(fitted, bill, candidates, found.best)
         return Tuned(tuned, found.best, "public", found.words, found.scores[found.best], found.scores)
 
-    def _become(
-        self, faces: list[PrivateEstimator], made: list[Ready], settings: list[dict[str, Any]], tuned: Tuned
-    ) -> Self:
+    def _become(self, faces: list[PrivateEstimator], settings: list[dict[str, Any]], tuned: Tuned) -> Self:
         best = faces[tuned.best]
-        best.become(made[tuned.best], tuned.fitted)
+        best.become(tuned.fitted)
         self.best_estimator_, self.best_index_, self.best_params_ = best, tuned.best, settings[tuned.best]
         self.best_score_, self.how_, self.words_ = tuned.score, tuned.how, tuned.words
         self.statement_: Statement = tuned.fitted.statement
@@ -305,43 +322,54 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         return state
 
 
-def _prepared(faces: list[PrivateEstimator], ready: Prepare) -> list[Ready]:
+def _prepared(faces: list[PrivateEstimator], ready: Prepare) -> list[Fit]:
     """Every candidate's fit and rows; candidates that scale rows alike share them.
 
     Which rows of a person count is chosen once for all: coins that deal rows into parts go by place, so candidates must
     have the same records at the same places, or no coins would be those of both neighbours.
     """
-    made: list[Ready] = []
+    made: list[Fit] = []
     for face in faces:
-        one = ready(face, made[0].counted if made else None)
-        for other in made:
-            if _alike(one, other):
-                one = one._replace(private=other.private, public=other.public, task=other.task)
-                break
-        made.append(one)
+        one = ready(face, _counted(made[0]) if made else None)
+        same = next((other for other in made if _alike(one, other)), one)
+        made.append(replace(one, private=same.private, public=same.public))
     return made
 
 
-def _alike(one: Ready, other: Ready) -> bool:
+def _counted(fit: Fit) -> Mask | None:
+    """Which rows of persons count."""
+    return None if fit.private is None else fit.private.counted
+
+
+def _shared(made: list[Fit], tasks: list[Records | None]) -> list[Records | None]:
+    """Rows of the public task, which candidates share that scale rows alike."""
+    first = [
+        next(j for j, other in enumerate(made[: i + 1]) if j == i or _alike(one, other)) for i, one in enumerate(made)
+    ]
+    return [tasks[j] for j in first]
+
+
+def _alike(one: Fit, other: Fit) -> bool:
+    assert one.private is not None and other.private is not None
     return (
-        type(one.fit.scaling) is type(other.fit.scaling)
+        type(one.scaling) is type(other.scaling)
         and one.private.X.shape == other.private.X.shape
         and one.private.y.dtype == other.private.y.dtype
-        and one.fit.labels.__class__ is other.fit.labels.__class__
-        and getattr(one.fit.labels, "numbered", None) == getattr(other.fit.labels, "numbered", None)
+        and one.labels.__class__ is other.labels.__class__
+        and getattr(one.labels, "numbered", None) == getattr(other.labels, "numbered", None)
     )
 
 
 def _online(candidates: list[Candidate], budget: Budget, purse: Purse | Account | None) -> Tuned:
     first = candidates[0]
     fit, words = online(first.fit)
-    fitted = fit.run(first.private, first.public, store=first.store, purse=purse)
+    fitted = fit.run(purse=purse)
     bill = Bill("online", in_words(candidates[:1]), budget, words.rstrip("."))
     return Tuned(stated(fitted, bill, candidates[:1], 0), 0, "online", words)
 
 
 def _without_search(candidates: list[Candidate], budget: Budget, purse: Purse | Account | None, words: str) -> Tuned:
     first = candidates[0]
-    fitted = first.fit.run(first.private, first.public, store=first.store, purse=purse)
+    fitted = first.fit.run(purse=purse)
     bill = Bill("none", in_words(candidates), budget, words)
     return Tuned(stated(fitted, bill, candidates, 0), 0, "none", words)

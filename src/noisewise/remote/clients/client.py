@@ -18,8 +18,8 @@ from ...tables.encode import Encoder
 from ...tables.file_pieces import pieces_of, read_pieces
 from ...tables.files import Dialect, open_source
 from ...tables.fit.labels import ClassesOrTarget, numbers_of_files
-from ...tables.preprocess import Scaling
 from ...tables.refusal import Refusal
+from ...tables.rows import Scaling
 from ...tables.schema import Schema
 from ...trusted.models import Model
 from ...trusted.process import own_settings

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ...tables.files import Dialect
 from ...tables.fit.labels import Classes, ClassesOrTarget, Target
-from ...tables.preprocess import Cells, Scaling
+from ...tables.rows import Cells, Scaling
 from ...tables.schema import Schema
 from ...trusted.features.features import Features, Hats, Product, TableColumn
 from ...trusted.models import MLP, Additive, Linear, Model

@@ -22,9 +22,9 @@ import numpy as np
 from ...methods import Method, makes_a_promise
 from ...methods.growing_batch import GrowingBatch
 from ...tables.files import Dialect, Paths, Share
-from ...tables.fit.fit import Fit, Labelled
-from ...tables.fit.from_files import public_rows
-from ...tables.fit.ready import Ready
+from ...tables.fit.build import public_rows
+from ...tables.fit.fit import Fit
+from ...train import Records
 from ...trusted.events import FULL
 from ...trusted.stores.grid import MAX_ROWS
 from ...trusted.stores.protocol import SUMS
@@ -279,8 +279,8 @@ def ready_clients(
     public: Paths | None = None,
     separator: str | Dialect | None = None,
     reading: Share | None = None,
-) -> Ready:
-    """What ``asked`` runs on clients: each has read its file and found it fit, with nothing paid."""
+) -> Fit:
+    """The fit with the rows of clients: each has read its file and found it fit, with nothing paid."""
     assert asked.encoder is not None and asked.federated is not None
     schema, integers, federated = asked.encoder.schema, asked.model.loss.task == "classes", asked.federated
     # the number of clients is public if it was declared so, or fixed beforehand
@@ -293,4 +293,5 @@ def ready_clients(
     if reading is not None:
         reading(1.0)
     rows = RowsElsewhere(crowd, places, asked.scaling.features)
-    return Ready(asked, Labelled(rows, ShapeElsewhere((len(rows),))), public_rows(asked, public, separator=separator))
+    given = None if public is None else public_rows(asked, public, separator=separator)
+    return asked.on(Records(rows, ShapeElsewhere((len(rows),))), given)

@@ -1,4 +1,4 @@
-"""Files that several processes (ranks, or workers on Ray) read, each its own pieces, for one fit.
+"""Files that several processes (ranks, or workers on Ray) read for one fit, each process its own pieces.
 
 Rank 0 deals, all that hold rows read, rank 0 trains.
 """
@@ -6,7 +6,6 @@ Rank 0 deals, all that hold rows read, rank 0 trains.
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,25 +18,24 @@ from ...methods import makes_a_promise
 from ...remote.holder import Holder, Holding, serve
 from ...remote.processes import Lead, PiecePlaces, RowsElsewhere, ShapeElsewhere
 from ...remote.transport import Transport
+from ...train import Records
 from ...trusted.process import own_settings
-from ...trusted.stores.grid import Allocator, Mapped, in_memory
+from ...trusted.stores.grid import in_memory
 from ..encode import Encoder
 from ..file_pieces import FilePiece, lengths_of, pieces_of, read_pieces
 from ..files import Dialect, Paths, Share, Source, open_source
 from ..persons import Mask
-from ..preprocess import Scaling
 from ..refusal import Refusal, our_words
-from ..rows import MAX_BYTES_IN_MEMORY
+from ..rows import Scaling
 from ..schema import Schema
-from .fit import Fit, Labelled
+from .build import store_for
+from .fit import Fit
 from .fitted import Fitted
 from .labels import Classes, ClassesOrTarget, numbers_of_files
 
-WIDER = 16  # what rows of features take at most, typically, for each byte of the cells that they are made of
-
 
 def lead_files(line: Transport) -> Lead:
-    """Rank 0 of ranks that hold pieces of files."""
+    """Rank 0 of torchrun, whose ranks hold pieces of files."""
     return Lead(line, _holder())
 
 
@@ -49,7 +47,7 @@ def lead_workers(workers: int | None = None, address: str | None = None) -> Lead
 
 
 def serve_files(line: Transport) -> Any:
-    """Any other rank: read, hold and add up what rank 0 asks for, until it says that all is done."""
+    """Serve rank 0 from another rank: read, hold and add up what it asks for, until it ends the run."""
     return serve(line, _holder())
 
 
@@ -59,7 +57,7 @@ def _holder() -> Holder:
 
 @contextmanager
 def elsewhere(records: str | None, workers: int | None = None, address: str | None = None) -> Iterator[Lead | None]:
-    """Workers on Ray for as long as they are needed, where ``records`` is "ray"; None where it is None."""
+    """Workers on Ray while they are needed if ``records`` is "ray"; None if it is None."""
     if records is None:
         if workers is not None or address is not None:
             raise ValueError("ray_workers and ray_address say where records on Ray lie; pass records='ray', too")
@@ -83,8 +81,8 @@ def spread_files(
     cache: str | Path | None = None,
     progress: Share | None = None,
     counted: Mask | None = None,
-) -> Labelled:
-    """Rows of files at all ranks, read and checked; what is not fit for the schema is refused here, in our words.
+) -> Records:
+    """Rows of files at all ranks, read and checked; cells that the schema refuses are refused here, in our own words.
 
     ``progress`` hears when all have read.
     """
@@ -95,11 +93,11 @@ def spread_files(
     rows = spread_rows(lead, paths, made, separator=separator, cache=cache, counted=counted)
     if progress is not None:
         progress(1.0)
-    return Labelled(rows, ShapeElsewhere((len(rows),)), None if counted is None else len(counted))
+    return Records(rows, ShapeElsewhere((len(rows),)), counted=counted)
 
 
 class _Made(NamedTuple):
-    """How rows and labels are made of cells; ``integers``: labels are class numbers."""
+    """How cells become rows and labels; ``integers``: labels are class numbers."""
 
     schema: Schema
     scaling: Scaling
@@ -152,12 +150,6 @@ def spread_rows(
     return RowsElsewhere(lead, places, made.scaling.features)
 
 
-def store_for(size: int, *, cells: bool, cache: str | Path | None) -> Allocator:
-    """Where rows that take ``size`` bytes as they were read are laid out: in memory unless that is much."""
-    large = cache is not None or size * (WIDER if cells else 1) > MAX_BYTES_IN_MEMORY
-    return Mapped(Path(cache or tempfile.gettempdir())) if large else in_memory
-
-
 def _masks(source: Source, pieces: tuple[FilePiece, ...], encoder: Encoder, counted: Mask) -> list[Mask]:
     """Which rows of each piece count."""
     with our_words(f"{source.files[0].path}: cannot be read; write it anew"):
@@ -191,7 +183,7 @@ def _hold_files(
 
 
 def _mark(*rows: NDArray[Any]) -> bytes:
-    """What tells rows from others; as private as they are."""
+    """A digest that identifies rows; as private as they are."""
     made = hashlib.blake2b(digest_size=32)
     for array in rows:
         made.update(np.ascontiguousarray(array).data)

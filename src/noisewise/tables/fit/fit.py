@@ -1,14 +1,13 @@
-"""What is asked for, checked as a whole before anything is read or paid for, and the one private run that answers it."""
+"""A fit: its description, which is checked as a whole before anything is read or paid for, its rows, and its one private run."""
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,48 +17,36 @@ from ...accounts.account import Account, account_of
 from ...accounts.concerns import chosen, warn_of
 from ...accounts.journal import Journal
 from ...accounts.purse import Purse
-from ...accounts.recorded import RecordedAnswers
 from ...asking import PublicCurator
 from ...methods import Method, isolation_of, makes_a_promise
 from ...remote.federation import Federated
 from ...statements.network import Network
 from ...statements.standard_errors import standard_errors
 from ...statements.statement import Statement, make_statement, training_budget
-from ...train import Records, StepProgress, Trained, refuse_batches, train
+from ...train import RecordedAnswers, Records, StepProgress, Trained, refuse_batches, train
 from ...trusted.facts import facts_of
 from ...trusted.features.features import Features
-from ...trusted.losses import USUAL, ClassWeighted, Loss, loss_named
-from ...trusted.models import MLP, Additive, Linear, Model
+from ...trusted.models import Additive, Model
 from ...trusted.process import own_settings
-from ...trusted.stores.grid import Allocator, in_memory
 from ...trusted.stores.protocol import Elsewhere
 from ...trusted.units import RECORD, Unit
-from ..classes import class_weights
 from ..column_checks import tells_nothing
 from ..encode import Encoder
 from ..persons import PersonColumn
-from ..preprocess import Cells, Scaling
-from .fitted import Fitted
-from .labels import Classes, ClassesOrTarget, Target
-from .spread import Spread
+from ..rows import Scaling
+from .fitted import Fitted, Spread
+from .labels import ClassesOrTarget
 
 Array = NDArray[Any]
 
 
-class Labelled(NamedTuple):
-    """Scaled rows with labels as their loss takes them; or what stands for them where they lie at several ranks."""
-
-    X: Any
-    y: Any
-    table: int | None = None  # rows of the table, where some of them do not count
-
-
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """One fit, fully described: nothing here was read from private rows, except classes that are assumed public.
+    """One fit, fully described, and once they are read the rows that it runs on.
 
-    ``preparation`` is what was paid for bounds before training, as a statement has it; ``assumed`` what a statement
-    lists as assumed public; ``settings`` what was asked for, as plain data.
+    ``private`` and ``public`` are rows; nothing else here was read from private rows, except classes that are assumed public.
+    ``preparation`` is what was paid for bounds before training, as a statement has it; ``assumed`` is what a statement
+    lists as assumed public; ``settings`` is what was asked for, as plain data.
     """
 
     budget: Budget
@@ -77,9 +64,11 @@ class Fit:
     persons: PersonColumn | None = None  # whose rows these are, where what is protected is a person
     federated: Federated | None = None  # how clients are asked, where records lie with them
     source: str = "arrays"  # where rows came from, as a reading list has it
+    private: Records | None = None
+    public: Records | None = None
 
     def check(self, *, public: bool, records: int | None = None) -> None:
-        """Refuse what could not be trained: every rule that public facts decide is here.
+        """Refuse a fit that could not be trained; every rule that public facts decide is here.
 
         ``public``: whether there are public rows. ``records``: how many private ones there are, once that is known; a
         meter is made only when the size it may depend on is known, or private and so of no influence.
@@ -89,7 +78,7 @@ class Fit:
             open_meter(asked[1], asked[0])
 
     def asks(self, records: int | None = None) -> tuple[Terms, Budget] | None:
-        """The terms and the budget of the training; None while the size is not known that they may depend on."""
+        """The terms and the budget of the training; None while they depend on a size that is not known yet."""
         if not self.method.private or (records is None and self._size_known):
             return None
         size, budget = None if records is None else self.size(records), self.training_budget()
@@ -114,8 +103,8 @@ class Fit:
             )
         refuse_without_torch(self.model)
 
-    def size(self, records: int) -> float | None:
-        """The size when it is public: declared so, or fixed by the relation. Only then is delta compared with it."""
+    def size(self, records: float) -> float | None:
+        """The number of records if it is public, declared so or fixed by the relation. Only then is delta compared with it."""
         if not self._size_known:
             return None
         records = max(records, 1)
@@ -126,6 +115,12 @@ class Fit:
             )
         return float(records)
 
+    def public_size(self, rows: Records) -> float | None:
+        """The number of records if it is public; where a person has several rows, all rows of the table, also those that do not count."""
+        if not self.size_is_public:
+            return self.size(len(rows.y))
+        return self.size(len(rows.y if rows.counted is None else rows.counted) if rows.size is None else rows.size)
+
     @property
     def unit(self) -> Unit:
         """What is protected: a record, a person, or a client, which counts once."""
@@ -133,25 +128,26 @@ class Fit:
             return Unit(1)
         return RECORD if self.persons is None else Unit(self.persons.rows)
 
+    def on(self, private: Records, public: Records | None = None) -> Fit:
+        """The same fit on these rows, checked and scaled."""
+        return replace(self, private=private, public=public)
+
     def run(
         self,
-        private: Labelled,
-        public: Labelled | None = None,
         *,
-        store: Allocator = in_memory,
         progress: StepProgress | None = None,
         purse: Purse | Account | None = None,
         journal: Journal | None = None,
     ) -> Fitted:
-        """Train on private rows; ``store`` says where they are laid out, ``purse`` where the budget comes from, ``journal``
-        where released answers are written down.
+        """Pay and train; ``purse`` says where the budget comes from, ``journal`` where released answers are written down.
 
-        Without a purse it comes from the account that is open, if there is any (``noisewise.spending``).
+        Without a purse the budget comes from the account that is open, if there is any (``noisewise.spending``).
         """
+        private, public = self.private, self.public
+        assert private is not None
         self._rules(public=public is not None)
         account = self._account(purse)
-        table = len(private.y) if private.table is None or not self.size_is_public else private.table
-        size, assumed = self.size(table), list(self.assumed)
+        size, assumed = self.public_size(private), list(self.assumed)
         if makes_a_promise(self.method) and self.seed is None:
             warn_of(self.budget.epsilon, self.budget.delta, size=size, chosen=chosen(self.settings))
         if size is not None:
@@ -163,7 +159,8 @@ class Fit:
         if self.encoder is not None and self.encoder.schema.target_missing == "drop":
             assumed.append("a record without a label keeps its place and counts for nothing")
         with own_settings():
-            records = Records(*self._taken(private), size, row_bound=1.0, store=store, unit=self.unit)
+            X, y = self._taken(private)
+            records = Records(X, y, size, 1.0, private.store, self.unit)
         known = None if public is None else PublicCurator(*self._taken(public), model=self.model)
         if known is not None:
             assumed.append(f"{known.size} public rows, disjoint from the private ones")
@@ -181,7 +178,7 @@ class Fit:
         return self._fitted(run, self._stated(run, assumed, account), known)
 
     def _account(self, purse: Purse | Account | None) -> Account | None:
-        """The account that pays for this fit; simulations and fits without privacy take nothing of any."""
+        """The account that pays for this fit; None for simulations and fits without privacy, which take nothing."""
         account = account_of(purse) if makes_a_promise(self.method) and self.seed is None else None
         if account is not None and self.preparation is not None:
             account.paid_for(self.preparation)
@@ -241,7 +238,7 @@ class Fit:
         return self.size_is_public or self.unit.fixes_size(self.budget.adjacency)
 
     def _known_number(self) -> str:
-        """In words, what is public about how many rows there are."""
+        """What is public about the number of records, in words."""
         if self.persons is None:
             relation, client = self.budget.adjacency == "replace_one", self.unit.persons
             how = "fixed by replace_one" if relation else "declared public"
@@ -250,17 +247,17 @@ class Fit:
             return "the number of rows of the table, declared public"
         return "the number of persons, fixed by replace_one"
 
-    def _taken(self, rows: Labelled) -> tuple[Any, Any]:
+    def _taken(self, rows: Records) -> tuple[Any, Any]:
         """Rows and labels as a curator takes them."""
         return rows.X, rows.y if isinstance(rows.X, Elsewhere) else as_labels(rows.y, self.model)
 
     def before(self, epsilon: float, delta: float) -> Fit:
-        """The same fit when so much is to be paid before training."""
+        """The same fit after paying this much before training."""
         return replace(self, preparation={"epsilon": epsilon, "delta": delta})
 
 
 def _shown(noise: Array, features: Features) -> Array:
-    """Of coefficients of the coordinates themselves, as they are shown and saved: to four digits."""
+    """Standard errors of the coefficients of the coordinates themselves, rounded to four digits."""
     own = (noise.reshape(-1, features.width) * features.gains).ravel()
     return np.array([float(f"{value:.4g}") for value in own])
 
@@ -279,85 +276,7 @@ def as_labels(y: Array, model: Model) -> Array:
     return np.asarray(y, np.int64 if model.loss.task == "classes" else np.float32)
 
 
-def classifier_loss(loss: str | Loss, method: Method, classes: Array, weights: Any = None) -> Loss:
-    """The loss of a classifier. "auto": logistic for two classes, softmax for more, or what the method takes instead."""
-    if len(classes) < 2:
-        raise ValueError("y has one class only; a classifier needs at least two, pass classes=[...] to declare them")
-    several = len(classes) > 2
-    named = _usual(method, several) if isinstance(loss, str) and loss == "auto" else loss
-    chosen = loss_named(named).as_classifier()
-    if several and chosen.task != "classes":
-        raise ValueError(f"loss is {chosen.name!r} but there are more than two classes; pass loss={USUAL['classes']!r}")
-    return chosen if weights is None else ClassWeighted(chosen, class_weights(weights, classes))
-
-
-def _usual(method: Method, several: bool) -> str:
-    usual = USUAL["classes" if several else "binary"]
-    if several or usual in method.losses or not method.private:
-        return usual
-    return next((name for name in method.losses if loss_named(name).task != "classes"), usual)
-
-
-def regression_loss(loss: str | Loss) -> Loss:
-    """The loss of a regression."""
-    chosen = loss_named(loss)
-    if chosen.task != "regression":
-        raise ValueError(f"loss is {chosen.name!r}; pass loss={USUAL['regression']!r} for a regression")
-    return chosen
-
-
-def model_for(asked: Any, scaling: Scaling, loss: Loss, labels: ClassesOrTarget) -> Model:
-    """The model asked for: "linear", "mlp" (one hidden layer of 20), or a tuple of hidden layer sizes."""
-    outputs, features = len(labels.values) if isinstance(labels, Classes) and labels.numbered else 1, scaling.features
-    if isinstance(scaling, Cells):
-        if asked not in ("auto", "linear"):
-            raise ValueError(
-                f"model is {asked!r}; a method that makes features of columns has its own, leave model out"
-            )
-        return Additive(1, loss, outputs, columns=scaling.columns)
-    if isinstance(asked, str) and asked in ("auto", "linear"):
-        return Linear(features, loss, outputs)
-    hidden = (20,) if isinstance(asked, str) and asked == "mlp" else asked
-    sizes = hidden if isinstance(hidden, tuple | list) else ()
-    if not sizes or not all(isinstance(units, numbers.Integral) and int(units) >= 1 for units in sizes):
-        raise ValueError(f"model is {asked!r}; pass 'linear', 'mlp' or the hidden sizes, e.g. (64, 32)")
-    return MLP((features, *(int(units) for units in sizes), outputs), loss)
-
-
 def refuse_without_torch(model: Model) -> None:
-    """MissingTorch, with nothing read or paid yet, where the model needs torch and it is not installed."""
+    """Raise MissingTorch, before anything is read or paid for, if the model needs torch and it is not installed."""
     if model.records == "perceptron" and find_spec("torch") is None:  # importing it would take seconds
         import_module("noisewise.trusted.torch_extra")
-
-
-def classes_for(values: Array, loss: Loss) -> Classes:
-    """The classes as this loss takes them."""
-    return Classes(values, loss.task == "classes", loss.has_probabilities)
-
-
-def for_classes(
-    values: Array, *, method: Method, loss: str | Loss, model: Any, scaling: Scaling, weights: Any = None
-) -> tuple[Model, Classes]:
-    """The model and the labels of a classifier of these classes."""
-    chosen = classifier_loss(loss, method, values, weights)
-    labels = classes_for(values, chosen)
-    return model_for(model, scaling, chosen, labels), labels
-
-
-def for_numbers(bounds: tuple[float, float], *, loss: str | Loss, model: Any, scaling: Scaling) -> tuple[Model, Target]:
-    """The model and the labels of a regression of a number between bounds."""
-    labels = Target(*bounds)
-    return model_for(model, scaling, regression_loss(loss), labels), labels
-
-
-def seed_of(random_state: Any) -> int | None:
-    """None stays None (a private run); an int or a numpy generator gives the seed of a simulation."""
-    if random_state is None:
-        return None
-    if isinstance(random_state, numbers.Integral):
-        return int(random_state)
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31))
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31))
-    raise ValueError(f"random_state is {random_state!r}; pass None for a private run or an integer for a simulation")

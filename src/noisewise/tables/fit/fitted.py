@@ -1,11 +1,11 @@
-"""What a fit leaves behind: parameters and everything that makes sense of them, as numpy and plain data."""
+"""The result of a fit: parameters and everything that is needed to use them, as numpy arrays and plain data."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,18 +18,69 @@ from ...trusted.features.features import Features, TableColumn
 from ...trusted.losses import loss_named
 from ...trusted.units import UNIT, Released, Unit
 from ..encode import Encoder
-from ..preprocess import Cells, Scaling
-from ..table_columns import columns_of, number_columns
+from ..rows import Cells, Scaling, columns_of, number_columns
 from .effects import Effects, effects_of
 from .labels import Classes, ClassesOrTarget, Target, labels_from
-from .link import calibrated, uncalibrated
-from .spread import Spread
 
 if TYPE_CHECKING:
     from ...protect.learned.zoo import Learned
 
+Values = NDArray[Any] | None
 Array = NDArray[Any]
 TASKS = {"PrivateClassifier": "classification", "PrivateRegressor": "regression"}  # as run folders name them
+
+
+def calibrated(scores: Array, cap: float) -> Array:
+    """Log-odds of the second class, from scores of a logistic loss whose slopes were cut: the clip biases scores, and this takes it back.
+
+    A record of a class of probability p pulls with p s(-z) one way and (1-p) min(s(z), c) the other, s the logistic function
+    and c the cut, where z > 0 and s(z) > c. They are even where p = c / (c + s(-z)), whose log-odds are log(1 + e^z) + log c;
+    below that nothing was cut, and the log-odds are z. For rows of typical length c is the clip norm, at least 1/2.
+
+    >>> calibrated(np.array([-2.0, 0.0, 2.0]), 0.5).round(3).tolist()
+    [-1.434, 0.0, 1.434]
+    """
+    if cap >= 1:
+        return scores
+    size = np.abs(scores)
+    return np.sign(scores) * np.where(size > _turn(cap), np.logaddexp(0.0, size) + math.log(cap), size)
+
+
+def uncalibrated(log_odds: Array, cap: float) -> Array:
+    """The scores that have these log-odds."""
+    if cap >= 1:
+        return log_odds
+    size = np.abs(log_odds)
+    above = np.maximum(size - math.log(cap), 1e-12)
+    far = above + np.log(-np.expm1(-above))  # log(e^above - 1)
+    return np.sign(log_odds) * np.where(size > _turn(cap), far, size)
+
+
+def _turn(cap: float) -> float:
+    """The score from which slopes are cut."""
+    return math.log(cap / (1 - cap))
+
+
+class Spread:
+    """Standard errors of theta, computed when they are first needed or saved; then their inputs are dropped."""
+
+    def __init__(self, compute: Callable[[], Values]) -> None:
+        self._compute: Callable[[], Values] | None = compute
+        self._known: Values = None
+
+    @classmethod
+    def known(cls, errors: Values) -> Self:
+        """Standard errors that were computed before, e.g. of a saved model."""
+        return cls(lambda: errors)
+
+    def values(self) -> Values:
+        """The standard error of each coordinate of theta, or None where it is not known."""
+        if self._compute is not None:
+            self._known, self._compute = self._compute(), None
+        return self._known
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_compute": None, "_known": self.values()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +147,7 @@ class Fitted:
 
     @property
     def cap(self) -> float:
-        """Where a record's slope was cut, if its row was as long as a typical one: probabilities are to be read by that."""
+        """The score at which the slope of a typical record was cut, by which probabilities are corrected."""
         clips = [line.clip for line in self.trace if line.question == Gradient.name and line.clip is not None]
         promise = self.statement.data.get("promise") or {}
         alone = Unit.of_words(promise.get("unit", UNIT)).most == 1  # rows of persons are cut elsewhere
@@ -137,7 +188,7 @@ class Fitted:
 
     @property
     def outputs(self) -> tuple[str, ...] | None:
-        """The class that each score speaks for, one score for the last of two; None for a regression."""
+        """The class of each score; a single score belongs to the second of two classes. None for a regression."""
         return None if self.classes is None else tuple(str(name) for name in self.classes[-self.network.outputs :])
 
     def features(self) -> list[str]:

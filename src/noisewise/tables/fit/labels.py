@@ -1,8 +1,8 @@
-"""Labels as people have them, as a loss takes them, and back from scores: classes, or a number between bounds."""
+"""Labels: classes or a number between bounds, as numbers for a loss, and predicted from scores. Messages show no label."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,78 @@ from numpy.typing import NDArray
 
 from ...trusted.losses import loss_named
 from ...trusted.stores.grid import NO_CLASS, NO_LABEL
-from ..classes import class_codes
-from ..preprocess import interval
+from ..refusal import Refusal, our_words
+from ..rows import interval
 
 Array = NDArray[Any]
+
+
+def same_length(X: Array, y: Array) -> None:
+    """Refuse rows without labels and labels without rows, without saying how many there are."""
+    if len(X) != len(y):
+        raise Refusal("X and y have inconsistent numbers of samples; pass one label for each row")
+
+
+def classes_in(y: Array) -> Array:
+    """The distinct labels of ``y``, sorted; a ``y`` that cannot be classes is refused."""
+    with our_words("y cannot be taken for classes; pass whole numbers, texts or booleans, all of one kind"):
+        if y.dtype.kind == "f" and (y != np.floor(y)).any():
+            raise Refusal(
+                "Unknown label type: continuous. y holds numbers that are not whole; use PrivateRegressor, or pass them as texts"
+            )
+        if y.dtype.kind == "O" and not all(isinstance(label, str) for label in y):
+            raise Refusal(
+                "Unknown label type: y holds objects that are not all texts; pass y.astype(int) or y.astype(str)"
+            )
+        labels = np.unique(y)
+        if labels.dtype.kind in "OUT" and any("\ud800" <= letter <= "\udfff" for text in labels for letter in text):
+            raise Refusal("y holds half a character (a lone surrogate) in a label; write labels as UTF-8 can")
+    return labels
+
+
+def declared_classes(classes: Any) -> Array:
+    """The declared class labels, sorted."""
+    if isinstance(classes, str | bytes) or not isinstance(classes, Collection | np.ndarray):
+        raise ValueError(f"classes is {classes!r}; pass a list of the labels, e.g. classes=['no', 'yes']")
+    labels = np.unique(np.asarray(list(classes)))
+    if len(labels) < len(classes):
+        raise ValueError("classes names a label twice; pass each label once")
+    if len(labels) < 2:
+        raise ValueError(f"classes is {classes!r}; a classifier needs at least two, pass every label")
+    return labels
+
+
+def class_codes(classes: Array, y: Array, *, who: str = "y") -> Array:
+    """Class numbers 0 .. K-1; a label that is not a class is an error at the data holder."""
+    with our_words(f"{who} holds labels that cannot be compared with the classes; pass labels of the same kind"):
+        labels = np.asarray(y)
+        if not np.isin(labels, classes).all():
+            raise Refusal(f"{who} holds a label that is not among the classes; declare every class")
+        codes: Array = np.searchsorted(classes, labels)
+    return codes
+
+
+def class_weights(weights: Any, classes: Array) -> tuple[float, ...]:
+    """Declared weights in the order of the classes, 1 where none is given, divided by the largest.
+
+    Their scale changes no optimum, but a clip norm is meant for weights of at most 1: the gradients of a class with a
+    weight above that are cut back to where the others are, and the weight is undone.
+    """
+    if not isinstance(weights, Mapping):
+        raise ValueError(
+            f"class_weight is {weights!r}; weights from private label counts would leak them: pass a dict "
+            "{class: weight} that you chose without the private labels, or None"
+        )
+    labels = classes.tolist()
+    if unknown := [label for label in weights if label not in labels]:
+        raise ValueError(f"class_weight names {unknown[0]!r}, which is no class; name classes only")
+    try:
+        values = tuple(float(weights.get(label, 1.0)) for label in labels)
+    except (TypeError, ValueError):
+        raise ValueError(f"class_weight is {weights!r}; pass numbers as weights") from None
+    if not all(np.isfinite(value) and value >= 0 for value in values) or max(values) == 0:
+        raise ValueError(f"class_weight is {weights!r}; pass finite weights >= 0, not all zero")
+    return tuple(value / max(values) for value in values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +116,7 @@ class Classes:
 
 @dataclass(frozen=True)
 class Target:
-    """A number between declared bounds, which is -1 to 1 for the loss."""
+    """A number between declared bounds, scaled to -1 to 1 for the loss."""
 
     low: float
     high: float
@@ -66,7 +134,7 @@ ClassesOrTarget = Classes | Target
 
 
 def numbers_with(labels: ClassesOrTarget, y: Array, there: NDArray[np.bool_] | None, *, coded: bool = False) -> Array:
-    """Labels as the loss takes them, where not all records have one: who has none gets what the curator leaves out.
+    """Labels as the loss takes them; a record without a label gets the value that the curator leaves out.
 
     ``there``: who has a label, None for all. ``coded``: they are positions among the classes.
     """
@@ -97,7 +165,7 @@ def numbers_of_files(
 
 
 def labels_from(document: Mapping[str, Any], outputs: int) -> ClassesOrTarget:
-    """The labels that a run folder describes; a folder that does not say whether classes are likely goes by the loss."""
+    """The labels of a run folder. Where it does not say whether classes have probabilities, the loss decides."""
     if document["classes"] is None:
         return Target(*interval("target_bounds", document["preprocessing"]["target_bounds"]))
     values = np.asarray(document["classes"])
