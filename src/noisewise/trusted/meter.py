@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 from noisewise.trusted import validate
 from noisewise.trusted.accountants.base import UNITS_PER_CAP, Currency, currencies, currency
+from noisewise.trusted.accountants.calibrate import price_of
 from noisewise.trusted.accountants.common import Unpriceable, approximate, count_leaves, kept, unsampled
-from noisewise.trusted.accountants.price import price_of
 from noisewise.trusted.accountants.terms import Budget
 from noisewise.trusted.counts import BudgetExhausted, Counts, up
 from noisewise.trusted.events import (

@@ -22,9 +22,8 @@ import numpy.typing as npt
 from .. import validate
 from ..events import ApproximateDP, BoundedRange, Event, FixedBatch, Gaussian, Leaf, Poisson, leaves
 from . import gdp, rdp, special
-from .base import Accountant, accountant
+from .base import Accountant, EventsAtNoise, accountant, least_scale, log_ratio
 from .common import DOWN, UP, Unpriceable, approximate, count_leaves, gaussian_scale, is_gaussian
-from .search import EventsAtNoise, least_scale, log_ratio
 
 if TYPE_CHECKING:
     from .terms import Budget

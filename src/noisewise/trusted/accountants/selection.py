@@ -23,10 +23,9 @@ from ..events import (
     TruncatedNegativeBinomial,
 )
 from . import gdp, rdp
-from .base import Currency
+from .base import Currency, least_scale, log_ratio
 from .common import DOWN, UP, Unpriceable, gaussian_scale
 from .repetitions import chance_missed, mean_runs
-from .search import least_scale, log_ratio
 from .terms import Budget
 
 CLOSE = 1e-4  # what a candidate may spend is rounded down by about this share
