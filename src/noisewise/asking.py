@@ -33,11 +33,9 @@ from .trusted.models.batches import in_new_basis
 from .trusted.noise import Stream
 from .trusted.question import CLIP_RANGE, Proved, plain
 from .trusted.questions import QUESTIONS
-from .trusted.questions.at_theta import Correct, NormAtMost, SquaredError
+from .trusted.questions.at_theta import Correct, ErrorMoments, NormAtMost, ScoreHistogram, SquaredError
 from .trusted.questions.choice import Choice
-from .trusted.questions.finished import ErrorMoments, ScoreHistogram
-from .trusted.questions.gradient import Gradient
-from .trusted.questions.gradient_norm import GradientNorm
+from .trusted.questions.gradient import Gradient, GradientNorm
 from .trusted.questions.layered_gradient import LayeredGradient
 from .trusted.questions.moments import Count, CrossMoment, FirstMoment, MinEigenvalue, SecondMoment, SquaredLength
 from .trusted.stores.totals import expected_size
@@ -127,7 +125,7 @@ class Asking(ABC):
     def gradient_norm(
         self, theta: Any, *, clip: float, noise_multiplier: float, sampling: Sampling = FULL, squared: bool = False
     ) -> Answer:
-        """Its norm, or the square: :class:`~noisewise.trusted.questions.gradient_norm.GradientNorm`."""
+        """Its norm, or the square: :class:`~noisewise.trusted.questions.gradient.GradientNorm`."""
         question = GradientNorm(plain(array(theta)), plain(clip), bool(squared))
         return _as(theta, self.ask(question, noise=noise_multiplier, sampling=sampling))
 

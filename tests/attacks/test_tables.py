@@ -32,7 +32,7 @@ with contextlib.suppress(ImportError):  # there are no tables in older versions;
     from noisewise.trusted.features.features import even
     from noisewise.trusted.models import Additive
     from noisewise.trusted.process import own_settings
-    from noisewise.trusted.questions.levels import ColumnLevels
+    from noisewise.trusted.questions.columns import ColumnLevels
     from noisewise.trusted.stores import records_of, tables
     from noisewise.trusted.stores.totals import Drawn
     from noisewise.trusted.walks.oneshot import OnePass

@@ -83,7 +83,7 @@ MUTANTS = (
         "total += np.bincount(place, minlength=len(total))",
         "total += 2 * np.bincount(place, minlength=len(total))",
         law("ScoreHistogram-logistic"),
-        "trusted/stores/scores.py",
+        "trusted/stores/sums.py",
     ),
     Mutant(
         "a value counts twice between its edges",
@@ -118,7 +118,7 @@ MUTANTS = (
         "own = (where >= group.begin) & (where < group.end)",
         "own = where >= group.begin",
         ("tests/records/test_shared_words.py",),
-        "trusted/stores/common_words.py",
+        "trusted/stores/sparse.py",
         kernels="compiled",
     ),
     Mutant(

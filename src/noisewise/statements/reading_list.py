@@ -76,7 +76,7 @@ SOURCES["ranks"] = (
     SOURCES["files"] + " remote/processes remote/holder remote/forms remote/workers remote/ray_workers remote/history"
 )
 GRID = "trusted/stores/grid trusted/stores/linear trusted/stores/reference trusted/stores/threads trusted/models/batches trusted/elementwise"
-SPARSE = "trusted/stores/tables trusted/stores/sparse trusted/stores/sparse_reference trusted/stores/common_words"
+SPARSE = "trusted/stores/tables trusted/stores/sparse trusted/stores/sparse_reference"
 FEATURES = "trusted/features/features trusted/models/linear methods/preparation/bounds methods/preparation/choices"
 STORES = {
     "linear": f"{GRID} trusted/models/linear",

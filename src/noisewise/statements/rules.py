@@ -26,7 +26,7 @@ from ..trusted.features.features import TableColumn
 from ..trusted.losses import Loss, loss_named
 from ..trusted.models import MLP, Additive, Linear, Model
 from ..trusted.question import CLOSE, AnswerLine, HowAsked, Proved, checked_noise
-from ..trusted.questions.histograms import Histograms
+from ..trusted.questions.columns import Histograms
 from ..trusted.stores.totals import expected_size
 from ..trusted.units import CLIENT, LOST, Unit
 from ..trusted.walks.oneshot import Whole

@@ -26,7 +26,7 @@ from .models import Additive, Model
 from .opening import MeterView, checked_meter
 from .process import own_settings
 from .question import HowAsked, checked_noise, plain, rebuilt
-from .questions.histograms import Histograms
+from .questions.columns import Histograms
 from .questions.moments import Count
 from .stores import counted_of, records_of
 from .stores.grid import Allocator, in_memory

@@ -10,7 +10,7 @@ from ...accounts import Budget
 from ...methods.preparation.choices import KNOTS, MAX_HATS, MIN_CLARITY_FOR_PAIRS
 from ...statements.statement import training_budget
 from ...trusted.accountants.gdp import mu_of
-from ...trusted.questions.levels import ColumnLevels
+from ...trusted.questions.columns import ColumnLevels
 
 AUTO = "auto"
 TABLES = "additive"

@@ -137,7 +137,7 @@ _RAISES = """
 """
 RAISES: frozenset[str] = frozenset(_RAISES.split())
 
-# Allowed in a form of the engine's own only (rules/values.py, rules/embedding.py): what torch's form does wrong.
+# Allowed in a form of the engine's own only (rules/values.py, rules/layers.py): what torch's form does wrong.
 _GUARDED: dict[str, str] = {
     "the gradient of what is not a number depends on its place in memory": "celu elu hardshrink hardswish hardtanh logit relu6 selu softshrink",
     "an id out of range reads another record's table if the table is a record's own": "embedding",
