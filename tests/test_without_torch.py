@@ -166,16 +166,7 @@ assert "torch" not in sys.modules
 
 TORCH_BY_NATURE = (  # modules and folders, below the package, of which every module says that it is torch which is missing
     *("faces.pytorch", "trusted.engine", "trusted.torch_extra", "trusted.models.module", "trusted.models.module_loss"),
-    *(
-        "trusted.models.module_loss",
-        "trusted.stores.modules",
-        "trusted.stores.perceptron",
-    ),
-    *(
-        "trusted.stores.perceptron_passes",
-        "learned.unroll",
-        "learned.evaluate",
-    ),
+    *("trusted.stores.modules", "trusted.stores.perceptron", "trusted.stores.perceptron_passes", "learned.evaluate"),
     *("learned.meta", "learned.plots", "learned.tasks", "learned.trained", "learned.unroll", "protect.learned.parts"),
     *(
         "protect.learned.inside",

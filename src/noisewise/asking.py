@@ -26,7 +26,7 @@ from .trusted import curator
 from .trusted import curator as columns
 from .trusted.events import FULL, Sampling
 from .trusted.facts import Answer, Facts
-from .trusted.features.features import Features
+from .trusted.features import Features
 from .trusted.gate import draw
 from .trusted.models import Linear, Model, leading_subspace
 from .trusted.models.batches import in_new_basis

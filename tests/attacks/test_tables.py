@@ -29,7 +29,7 @@ with contextlib.suppress(ImportError):  # there are no tables in older versions;
     from noisewise import runs
     from noisewise.methods.preparation import Codes, Features, Hats, Product, TableColumn
     from noisewise.statements.seal import reseal
-    from noisewise.trusted.features.features import even
+    from noisewise.trusted.features import even
     from noisewise.trusted.models import Additive
     from noisewise.trusted.process import own_settings
     from noisewise.trusted.questions.columns import ColumnLevels

@@ -17,7 +17,7 @@ from noisewise.tables.fit.why_auto import MAX_TABLE_COLUMNS, choice_of_run, why
 from noisewise.tables.generated import census
 from noisewise.tables.schema import Column, Schema
 from noisewise.tables.table_columns import columns_of
-from noisewise.trusted.features.features import Product, TableColumn
+from noisewise.trusted.features import Product, TableColumn
 
 PEOPLE = census(6000)
 SCHEMA = Schema(

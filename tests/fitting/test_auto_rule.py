@@ -10,7 +10,7 @@ from noisewise.accounts import Budget
 from noisewise.methods import RECOMMENDED, method_named
 from noisewise.tables.fit.auto import AUTO, MAX_TABLE_COLUMNS, TABLES, choice_for, method_for
 from noisewise.tables.fit.why_auto import why
-from noisewise.trusted.features.features import TableColumn
+from noisewise.trusted.features import TableColumn
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from noisewise.methods.preparation.choices import Frequencies as Known
 from noisewise.methods.preparation.choices import balanced, knots_for, main_blocks, names_of, pair_blocks, scales_of
 from noisewise.tables.schema import Column, Schema
 from noisewise.tables.table_columns import columns_of, number_columns
-from noisewise.trusted.features.features import check_scale, even, features_anew, log_scale, positions, values_at
+from noisewise.trusted.features import check_scale, even, features_anew, log_scale, positions, values_at
 
 LINE = (0.0, 10.0), (0.0, 1.0)
 BENT = (0.0, 1.0, 10.0), (0.0, 0.5, 1.0)

@@ -9,7 +9,7 @@ import pytest
 
 from noisewise.methods.preparation import Codes, Features, Hats, Product, TableColumn
 from noisewise.trusted.fast.kernels import VARIABLE
-from noisewise.trusted.features.features import even, log_scale
+from noisewise.trusted.features import even, log_scale
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import Additive
 from noisewise.trusted.stores import records_of

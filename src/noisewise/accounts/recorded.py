@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..asking import Answer, Curator, Facts, Wrapping, array
 from ..trusted.arithmetic import Arithmetic
 from ..trusted.events import FULL, Sampling
-from ..trusted.features.features import Features
+from ..trusted.features import Features
 from ..trusted.models import Model
 from ..trusted.units import Released
 from . import AdditiveMeter, PlanMeter

@@ -77,7 +77,7 @@ SOURCES["ranks"] = (
 )
 GRID = "trusted/stores/grid trusted/stores/linear trusted/stores/reference trusted/stores/threads trusted/models/batches trusted/elementwise"
 SPARSE = "trusted/stores/tables trusted/stores/sparse trusted/stores/sparse_reference"
-FEATURES = "trusted/features/features trusted/models/linear methods/preparation/bounds methods/preparation/choices"
+FEATURES = "trusted/features trusted/models/linear methods/preparation/bounds methods/preparation/choices"
 STORES = {
     "linear": f"{GRID} trusted/models/linear",
     "tables": f"{GRID} {SPARSE} {FEATURES} trusted/models/linear",

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..trusted import elementwise as plain
-from ..trusted.features.features import TableColumn, cell_type
+from ..trusted.features import TableColumn, cell_type
 from ..trusted.validate import did_you_mean
 
 Floats = NDArray[np.float64]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..trusted.features.features import TableColumn, log_scale
+from ..trusted.features import TableColumn, log_scale
 from .preprocess import Floats
 from .schema import Column, Schema
 from .values import key

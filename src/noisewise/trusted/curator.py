@@ -19,7 +19,7 @@ import numpy as np
 from .arithmetic import Arithmetic
 from .events import FULL, Sampling, plain_sampling
 from .facts import Answer, Facts, Released, facts_of, facts_of_columns, resized, shown, shown_trace
-from .features.features import Features, even, features_anew
+from .features import Features, even, features_anew
 from .gate import Desk, secret
 from .meter import AdditiveMeter, PlanMeter
 from .models import Additive, Model

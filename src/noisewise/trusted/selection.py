@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from . import validate
 from .arithmetic import generalized_scores
 from .events import FULL, Repetitions
-from .features.features import Features, features_anew
+from .features import Features, features_anew
 from .gate import Gate, secret
 from .meter import AdditiveMeter, PlanMeter
 from .models import Model

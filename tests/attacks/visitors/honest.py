@@ -139,7 +139,7 @@ class OnTable(Descent):
 
     def step(self, state, private, public):
         from noisewise.methods.preparation import Hats
-        from noisewise.trusted.features.features import even
+        from noisewise.trusted.features import even
 
         if state.step == 0:
             made = even([Hats(at, column.points, column.ranks, 4) for at, column in enumerate(private.facts.table)])

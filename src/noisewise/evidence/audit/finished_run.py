@@ -34,7 +34,7 @@ from ...guest import method_named
 from ...methods import Method
 from ...methods.base import Array, size_noise
 from ...trusted.events import FULL, Adjacency, BoundedRange, Sampling
-from ...trusted.features.features import Features
+from ...trusted.features import Features
 from ...trusted.models import Linear
 from ...trusted.noise import Stream
 from ...trusted.question import HowAsked, rebuilt

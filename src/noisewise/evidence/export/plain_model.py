@@ -19,7 +19,7 @@ from ...tables.fit.labels import Classes
 from ...tables.preprocess import Scaling
 from ...tables.schema import Column
 from ...tables.values import MISSING_WORDS, key
-from ...trusted.features.features import Codes, Features, Floats, Hats, Product, positions
+from ...trusted.features import Codes, Features, Floats, Hats, Product, positions
 
 # A model's first step as sums of table rows: the preparation of a row and all that follows it up to the first bend.
 #

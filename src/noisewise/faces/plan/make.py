@@ -14,7 +14,7 @@ from ...trusted import validate
 from ...trusted.accountants.plan import RATES, STEPS, in_words, persons_in_words, plan_rows, records_needed
 from ...trusted.accountants.terms import Budget
 from ...trusted.events import Adjacency
-from ...trusted.features.features import TableColumn
+from ...trusted.features import TableColumn
 from ...trusted.units import RECORD, Unit
 from .expected import expected
 from .plans import CANDIDATES, Plan, recommendation, tunings

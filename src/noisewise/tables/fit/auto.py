@@ -9,7 +9,7 @@ from ...guest import method_named
 from ...methods import RECOMMENDED, Method
 from ...methods.additive import AdditiveDescent
 from ...methods.preparation.choices import Outline
-from ...trusted.features.features import TableColumn
+from ...trusted.features import TableColumn
 from ...trusted.units import RECORD, Unit
 from .why_auto import AUTO, MAX_TABLE_COLUMNS, TABLES, AutoChoice
 

@@ -27,7 +27,7 @@ from ...statements.standard_errors import standard_errors
 from ...statements.statement import Statement, make_statement, training_budget
 from ...train import Records, StepProgress, Trained, refuse_batches, train
 from ...trusted.facts import facts_of
-from ...trusted.features.features import Features
+from ...trusted.features import Features
 from ...trusted.losses import USUAL, ClassWeighted, Loss, loss_named
 from ...trusted.models import MLP, Additive, Linear, Model
 from ...trusted.process import own_settings

@@ -1,7 +1,7 @@
 """What an accountant is, what its currency is, and which accountants there are.
 
-A module of this room defines one or more accountants and registers them with :func:`accountant`; no other file names them.
-What others need to know when they choose among them is said by the accountant itself.
+A module of this package defines one or more accountants and registers them with :func:`accountant`; no other file names them.
+The facts by which they are chosen are attributes of the accountant.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .common import Unpriceable, unsampled
 if TYPE_CHECKING:
     from .terms import Budget
 
-# A cap is cut into so many units, and every charge is rounded up to whole units: the sum is exact.
+# A cap is divided into that many units, and every charge is rounded up to whole units: the sum is exact.
 UNITS_PER_CAP = 1 << 100
 EventsAtNoise = Callable[[float], list[Event]]  # the events at a scale of their noise
 Price = Callable[[Iterable[Event], float, str], float]
@@ -53,7 +53,7 @@ class Accountant:
         return self.name.upper()
 
     def prices(self, leaf: Leaf, adjacency: str) -> bool:
-        """Whether events of this kind have a price here; with too little noise one may be refused nevertheless."""
+        """Whether events of this kind have a price here; one with too little noise may still be refused."""
         kind = {Poisson: "poisson", FixedBatch: "fixed"}.get(type(leaf), "full")
         known = adjacency in self.relations and isinstance(unsampled(leaf), self.mechanisms) and kind in self.samplings
         return known and not (kind == "fixed" and adjacency == "add_remove")
@@ -64,7 +64,7 @@ class Accountant:
     delta: ClassVar[Callable[..., float] | None] = None
 
     def turn(self, counts: Counter[Leaf]) -> int | None:
-        """When ``auto`` asks it about these events: 0 alone, for it is exact; 1 first; 2 when those refuse; None never."""
+        """When ``auto`` asks it about these events: 0, alone, as it is exact; 1, first; 2, when those refuse; None, never."""
         return None
 
     def price(self, counts: Counter[Leaf], delta: float, adjacency: str) -> float:
@@ -147,7 +147,7 @@ ACCOUNTANTS: Mapping[str, Accountant] = MappingProxyType(_known)
 
 
 def accountant(kind: A) -> A:
-    """Register an accountant of this room: a price decides what is released, so strangers bring none."""
+    """Register an accountant of this package: a price decides what is released, so none is registered from elsewhere."""
     if _closed or not kind.__module__.startswith("noisewise.trusted.accountants."):
         raise TypeError(
             f"{kind.__name__} is not defined in the accounting room; an accountant lives there, with its proof"
@@ -162,7 +162,7 @@ def accountant(kind: A) -> A:
 
 
 def close() -> None:
-    """Put them in order; none is registered from now on: called when the room is complete."""
+    """Sort the accountants, and accept none from now on: called when all modules are imported."""
     ordered = sorted(_known.values(), key=lambda known: (known.rank, known.name))
     _known.clear()
     _known.update((known.name, known) for known in ordered)
@@ -184,7 +184,7 @@ def currencies() -> tuple[str, ...]:
 
 
 def accountant_named(name: str) -> Accountant:
-    """The accountant of this name; another is refused with the names that there are."""
+    """The accountant of this name; an unknown name is refused with a list of the known ones."""
     validate.one_of(names(), accountant=name)
     return _known[name]
 
@@ -221,7 +221,7 @@ def least_scale(
 ) -> float:
     """The least scale with excess <= 0, to a relative ``tolerance`` above: a bracket, then a safeguarded secant.
 
-    What has no price is too much; when nothing has one, the first refusal is raised.
+    A plan without a price counts as too expensive; if no scale has a price, the first refusal is raised.
     """
     refusals: list[Unpriceable] = []
 

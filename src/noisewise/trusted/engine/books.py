@@ -33,7 +33,7 @@ class Tracked:
 
 
 class Books:
-    """Gradients of so many records, of each of the parameters."""
+    """Gradients of each of the parameters for a batch of records."""
 
     def __init__(self, parameters: Sequence[Tensor], batch: int) -> None:
         self.parameters, self.batch, self.scale = parameters, batch, 1.0
@@ -46,7 +46,7 @@ class Books:
         self._queued = False
 
     def leave_out(self, bad: Tensor) -> None:
-        """Count these records as zero: (batch,) of truth values."""
+        """Count these records as zero: (batch,) booleans."""
         self.bad = bad if self.bad is None else self.bad | bad
 
     def book(self, key: Tracked | None, entry: Callable[[], Entry]) -> None:

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Entries of features and counts of levels, compiled: the bits of :mod:`noisewise.trusted.features.features` and ``scale``.
+"""Entries of features and counts of levels, compiled: the bits of :mod:`noisewise.trusted.features` and ``scale``.
 
 Rows are taken 64 at a time, so that what the blocks of a table have in common, places on scales, hats and categories, is
 worked out once and stays in the cache while it is joined. Every row by itself, from its own cells.

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..features.features import TableColumn
+from ..features import TableColumn
 from ..losses import Loss
 from .base import Model, factors
 from .batches import Batch, Floats, row_by_row, weighted_sum
@@ -142,5 +142,5 @@ class Additive(Linear):
         return len(self.columns)
 
     def of_width(self, features: int) -> Additive:
-        """The same model of rows with so many coordinates."""
+        """The same model of rows with that many coordinates."""
         return replace(self, features=features)

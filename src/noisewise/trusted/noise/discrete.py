@@ -60,7 +60,7 @@ def joined(words: NDArray[np.int64], mean: float, of: int, row: int, rows: NDArr
 
 
 def coins(words: SecretWords, many: int) -> NDArray[np.int64]:
-    """So many fresh words without their sign: every power of two of values is equally likely."""
+    """``many`` fresh words without their sign bit, so that each of 2^63 values is equally likely."""
     parts = [words.take(min(MAX_WORDS, many - start))[0] & 2**63 - 1 for start in range(0, many, MAX_WORDS)]
     return np.concatenate([NOBODY, *parts])
 

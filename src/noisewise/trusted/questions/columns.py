@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..facts import Answer, Facts
-from ..features.features import check_scale
+from ..features import check_scale
 from ..question import AnswerLine, HowAsked, Question, between, question
 from ..stores.protocol import MAX_LEVELS, SUMS
 from ..stores.totals import Drawn, Floats, IntegerTotal
@@ -19,7 +19,7 @@ LevelScale = tuple[float, tuple[float, ...], tuple[float, ...]]
 
 
 def moved(cells: float) -> tuple[float, float]:
-    """What a record that is in so many parts moves all counts by, added and replaced."""
+    """How far a record that is in ``cells`` parts moves all counts, when added and when replaced."""
     return math.nextafter(math.sqrt(cells), 1e9), math.nextafter(math.sqrt(2 * cells), 1e9)
 
 

@@ -43,12 +43,12 @@ BOUNDED = Arithmetic(
         "as tested before its first use",
     ),
 )
-MAX_BLOCKS = 6  # single precision pays up to so many blocks; beyond, double precision does in one
+MAX_BLOCKS = 6  # up to that, single precision is quicker; beyond, double precision does it in one
 R = TypeVar("R")
 
 
 class PerceptronRecords(HeldRecords):
-    """Rows on the grid, and a perceptron; what concerns rows alone is answered as for a linear model."""
+    """Rows on the grid, and a perceptron; questions about rows alone are answered as for a linear model."""
 
     __slots__ = ("_model", "_plain", "_rows")
 
@@ -169,7 +169,7 @@ def held(rows: GridRows, model: MLP, store: Allocator) -> PerceptronRecords:
 
 
 def _expected(drawn: Drawn) -> int:
-    """From public facts alone: all records, or a batch whose size is not known to anyone, go in full chunks."""
+    """From public facts alone: all records, and batches whose size is unknown, go in full chunks."""
     known = drawn.rows is not None and math.isfinite(drawn.expected)
     return min(math.ceil(drawn.expected), RECORDS_PER_PASS) if known else RECORDS_PER_PASS
 
@@ -197,7 +197,7 @@ class PerceptronRows:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A chunk on the workspace after its pass: so many records, their squared lengths, and who is alive."""
+    """A chunk on the workspace after its pass: ``count`` records, their squared lengths, and which are alive."""
 
     workspace: Workspace
     views: Views

@@ -1,4 +1,4 @@
-"""Forward and backward passes of a perceptron in which a record never notices its company.
+"""Forward and backward passes of a perceptron in which a record's bits do not depend on the other records.
 
 A float product may round a row differently in a matrix of other height, and elementwise functions of torch treat the last
 few entries of a tensor by other instructions. So rows run on one thread, in chunks padded to a height that is a multiple of
@@ -129,9 +129,9 @@ def workspace_for(model: MLP, tallest: int) -> Workspace:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Within it, torch runs on one thread, keeps no books for autograd, and tiny numbers are not flushed to zero.
+    """In here torch runs on one thread, without autograd, and does not flush subnormal numbers to zero.
 
-    Flushing is a setting of each thread, so that a record could meet either one.
+    Flushing is a setting of each thread, so a record could meet either one.
     """
     threads, flushed = torch.get_num_threads(), SUBNORMAL * HALF == 0
     if threads != 1:
@@ -218,7 +218,7 @@ TRIALS: tuple[tuple[int, float | None, int], ...] = (
 
 
 def usual_precision() -> bool:
-    """Whether float32 products are what their name says: torch can be told to be quicker."""
+    """Whether float32 products really run in float32: torch has settings that make them quicker and coarser."""
     setting = getattr(torch._C, "_get_fp32_precision_getter", None)
     if setting is None:
         return torch.get_float32_matmul_precision() == "highest"

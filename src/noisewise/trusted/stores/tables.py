@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..fast import kernels
-from ..features.features import Codes, Features, Floats, Hats, Product, cell_type, even, positions, slopes_of
+from ..features import Codes, Features, Floats, Hats, Product, cell_type, even, positions, slopes_of
 from .grid import ROWS_PER_CHUNK, Allocator, in_memory, numbers
 from .linear import NONE
 from .protocol import HeldRecords

@@ -1,7 +1,6 @@
 """Float iterations over the rows of linear models: the steps of walks and of a minimiser, in double precision.
 
-What comes out is private. A ``walk`` is the curator's frozen data, where the proofs of what it costs stand; noise is added
-there.
+Their results are private. A ``walk`` is the curator's frozen data, whose class has the proof of its price; noise is added there.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from ..entries import Direct, Entry, Outer
 from ..tape import Tape, rule
 from ..torch_names import below, is_batched, under_level
 
-DIRECT = 1.0  # a product may take so many times the room of what it is made of
+DIRECT = 1.0  # a product may take that many times the memory of what it is made of
 
 
 def product_entry(a: Tensor, b: Tensor, key: Tracked) -> Entry:
