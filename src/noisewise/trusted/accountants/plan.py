@@ -96,22 +96,11 @@ def plan_rows(
             accountant, noises = _noises(budget, sampling, count)
             noise = noises[accountant]
             assert noise is not None
-            ratio = persons * math.sqrt(features + 1) * noise / (share * size)
+            batch = share * size
+            ratio = persons * math.sqrt(features + 1) * noise / batch
             others = tuple((name, value) for name, value in noises.items() if name != accountant)
-            rows.append(
-                PlanRow(
-                    sampling,
-                    count,
-                    noise,
-                    accountant,
-                    others,
-                    share * size,
-                    share * count,
-                    noise * clip / (share * size),
-                    ratio,
-                    ratio / math.sqrt(count),
-                )
-            )
+            priced = sampling, count, noise, accountant, others
+            rows.append(PlanRow(*priced, batch, share * count, noise * clip / batch, ratio, ratio / math.sqrt(count)))
     return rows
 
 

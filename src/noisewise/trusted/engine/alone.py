@@ -63,10 +63,7 @@ def random_from(seed: int | None, device: torch.device) -> Iterator[None]:
     if seed is None:
         yield
         return
-    own = {
-        torch.default_generator,
-        generator_of(device),
-    }  # torch.manual_seed would note where it is called from, each time
+    own = {torch.default_generator, generator_of(device)}  # torch.manual_seed is slow: it records its caller each time
     before = [(generator, generator.get_state()) for generator in own]
     try:
         for generator in own:

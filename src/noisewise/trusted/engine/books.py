@@ -24,9 +24,7 @@ class Tracked:
 
     value: Tensor
     number: int
-    shape: (
-        torch.Size
-    )  # of what the books are kept of: the whole parameter, where this is its transpose or some rows of it
+    shape: torch.Size  # of the whole parameter, also where this is its transpose or some of its rows
     part: slice | None = None
     turned: bool = False
     made: tuple[Any, Any, int] | None = None

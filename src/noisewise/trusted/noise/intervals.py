@@ -135,10 +135,8 @@ def counted(
         step = ratio(k)
         low = libmp.mpf_mul(low, _rational(step, precision, DOWN), precision, DOWN)
         high = libmp.mpf_mul(high, _rational(step, precision, UP), precision, UP)
-        low_sum, high_sum = (
-            libmp.mpf_add(low_sum, low, precision, DOWN),
-            libmp.mpf_add(high_sum, high, precision, UP),
-        )
+        low_sum = libmp.mpf_add(low_sum, low, precision, DOWN)
+        high_sum = libmp.mpf_add(high_sum, high, precision, UP)
         k += 1
     return k if libmp.mpf_le(high_u, low_sum) else None
 

@@ -63,14 +63,20 @@ class LinearRecords(HeldRecords):
 
     def gradients(self, drawn: Drawn, theta: Floats, clip: float) -> IntegerTotal:
         """The sum of gradients, each clipped to norm ``clip``: M stands for it."""
-        matrix, gain, kernel = self._matrix(theta), BOUND / clip, arithmetic()
-        if self.loss.kernel is None or kernel is reference:
-            add = reference.sum_one if self.outputs == 1 else reference.sum_classes
-            everyone = np.arange(len(self)) if drawn.rows is None else drawn.rows
-            total = add(self.rows, everyone, matrix, gain, self.loss)
+        matrix, gain, (kernel, plainly) = self._matrix(theta), BOUND / clip, self._kernels()
+        if self.loss.kernel is None or kernel is plainly:
+            add = plainly.sum_one if self.outputs == 1 else plainly.sum_classes
+            total = add(self.rows, self._everyone(drawn), matrix, gain, self.loss)
         else:
             total = self._compiled(kernel, drawn.rows, matrix, gain)
         return IntegerTotal(total[:, : self.rows.columns].ravel(), BOUND, clip)
+
+    def _kernels(self) -> tuple[Any, Any]:
+        """The module whose kernels are in use, and the reference."""
+        return arithmetic(), reference
+
+    def _everyone(self, drawn: Drawn) -> Integers:
+        return np.arange(len(self)) if drawn.rows is None else drawn.rows
 
     def _compiled(self, kernel: Any, chosen: Integers | None, theta: Floats, gain: float) -> Integers:
         rows, (number, width, weights) = self.rows, kernel.options(self.loss)

@@ -128,9 +128,8 @@ def norm_within(values: Integers, most: int) -> bool:
     while rest.any():
         limbs.append(rest & ((1 << LIMB_BITS) - 1))
         rest = rest >> LIMB_BITS
-    total = sum(
-        int(np.dot(a, b)) << LIMB_BITS * (i + j) for i, a in enumerate(limbs) for j, b in enumerate(limbs)
-    )  # python's integers, which have no end
+    # in integers of Python, which do not overflow
+    total = sum(int(np.dot(a, b)) << LIMB_BITS * (i + j) for i, a in enumerate(limbs) for j, b in enumerate(limbs))
     return total <= most * most
 
 

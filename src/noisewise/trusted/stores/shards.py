@@ -101,10 +101,7 @@ def deal(
     kept = order[within < height]
     cell = shard[kept] * height + within[within < height]
     float_rows = records.float_rows()
-    rows, labels = (
-        _laid(float_rows.rows, kept, cell, shards * height),
-        _laid(float_rows.labels, kept, cell, shards * height),
-    )
+    rows, labels = (_laid(values, kept, cell, shards * height) for values in float_rows)
     sides = np.full(shards * height, NOBODY)
     side = side if counted is None else np.where(counted, side, NOBODY)
     sides[cell] = side[kept]

@@ -168,18 +168,8 @@ class SparseRecords(LinearRecords):
             moved = replace(moved, words=words_of(rows.places, rows.values, moved.filled, rows.starts, rows.columns))
         return replace(self, rows=moved)
 
-    def gradients(self, drawn: Drawn, theta: Floats, clip: float) -> IntegerTotal:
-        """The sum of gradients, each clipped to norm ``clip``: M stands for it."""
-        matrix, gain, kernel = self._matrix(theta), BOUND / clip, arithmetic()
-        if self.loss.kernel is None or kernel is reference:
-            add = reference.sum_one if self.outputs == 1 else reference.sum_classes
-            total = add(self.rows, self._everyone(drawn), matrix, gain, self.loss)
-        else:
-            total = self._compiled(kernel, drawn.rows, matrix, gain)
-        return IntegerTotal(total.ravel(), BOUND, clip)
-
-    def _everyone(self, drawn: Drawn) -> Integers:
-        return np.arange(len(self)) if drawn.rows is None else drawn.rows
+    def _kernels(self) -> tuple[Any, Any]:
+        return arithmetic(), reference
 
     def _compiled(self, kernel: Any, chosen: Integers | None, theta: Floats, gain: float) -> Integers:
         rows, (number, width, weights) = self.rows, kernel.options(self.loss)
