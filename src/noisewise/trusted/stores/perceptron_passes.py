@@ -202,10 +202,11 @@ def _in_whole(rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     return np.rint(np.ldexp(np.where(good[:, None], rows, 0).astype(np.float64), places[:, None])), places
 
 
-# --- the test of passes, once for each height: evidence, not proof. A product that sums in another order at another place
-# gives other bits for almost any rows. ---
+# --- the self-test of passes, once for each height ---
+#
+# Evidence, not proof: a product that sums in another order at another place gives other bits for almost any rows.
 
-# How rows are moved on, and what is put in place of every second row from the given one on.
+# How far rows are shifted (-1: reversed), and what replaces every second row, from which row on.
 TRIALS: tuple[tuple[int, float | None, int], ...] = (
     (0, None, 0),
     (7, None, 0),
