@@ -23,8 +23,8 @@ CLASSES = {
     "Address": "tables.addresses", "Pin": "tables.addresses", "Dialect": "tables.files", "FilePiece": "tables.file_pieces", "Cells": "tables.preprocess",
     "Scaling": "tables.preprocess", "Column": "tables.schema", "Schema": "tables.schema", "Arithmetic": "trusted.arithmetic", "Federated": "remote.federation", "Declared": "remote.federation",
     "Classes": "tables.fit.labels", "Target": "tables.fit.labels", "Hinge": "trusted.losses.hinge", "HuberHinge": "trusted.losses.huber_hinge", "Logistic": "trusted.losses.logistic",
-    "Softmax": "trusted.losses.softmax", "Squared": "trusted.losses.squared", "ClassWeighted": "trusted.losses.weighted", "Additive": "trusted.models.additive", "Linear": "trusted.models.linear",
-    "MLP": "trusted.models.perceptron", "TableColumn": "trusted.features.table_columns", "Codes": "trusted.features", "Features": "trusted.features", "Hats": "trusted.features",
+    "Softmax": "trusted.losses.softmax", "Squared": "trusted.losses.squared", "ClassWeighted": "trusted.losses.weighted", "Additive": "trusted.models.linear", "Linear": "trusted.models.linear",
+    "MLP": "trusted.models.perceptron", "TableColumn": "trusted.features", "Codes": "trusted.features", "Features": "trusted.features", "Hats": "trusted.features",
     "Product": "trusted.features", "Reply": "remote.holder", "Request": "remote.holder", "Drawn": "trusted.stores.totals", "IntegerTotal": "trusted.stores.totals",
 }  # fmt: skip
 ELSEWHERE = frozenset({"Path", "Address", "Pin", "FilePiece"})
