@@ -18,7 +18,7 @@ from noisewise.curator import Curator, MinEigenvalue, PublicCurator, SecondMomen
 from noisewise.methods import registry
 from noisewise.train import Records, train
 from noisewise.trusted.events import Gaussian, Repeated
-from noisewise.trusted.features.features import TableColumn
+from noisewise.trusted.features import TableColumn
 from noisewise.trusted.losses import LOSSES
 from noisewise.trusted.models import Additive, Linear
 

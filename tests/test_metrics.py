@@ -20,7 +20,7 @@ from noisewise.trusted.facts import Answer
 from noisewise.trusted.losses import Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Linear
 from noisewise.trusted.stores import records_of
-from noisewise.trusted.stores.scores import cells, error_moments, score_counts
+from noisewise.trusted.stores.sums import cells, error_moments, score_counts
 from noisewise.trusted.stores.totals import Drawn
 
 RNG = np.random.default_rng(1)

@@ -190,11 +190,9 @@ TORCH_BY_NATURE = (  # modules and folders, below the package, of which every mo
         "trusted.models.module_loss",
         "trusted.stores.modules",
         "trusted.stores.perceptron",
-        "trusted.stores.perceptron_exact",
     ),
     *(
         "trusted.stores.perceptron_passes",
-        "trusted.stores.perceptron_selftest",
         "trusted.torch_extra",
     ),
 )

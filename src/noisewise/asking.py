@@ -25,18 +25,16 @@ from .trusted import curator
 from .trusted import curator as columns
 from .trusted.events import FULL, Sampling
 from .trusted.facts import Answer, Facts
-from .trusted.features.features import Features
+from .trusted.features import Features
 from .trusted.gate import draw
 from .trusted.models import Linear, Model, leading_subspace
 from .trusted.models.batches import in_new_basis
 from .trusted.noise import Stream
 from .trusted.question import CLIP_RANGE, Proved, plain
 from .trusted.questions import QUESTIONS
-from .trusted.questions.at_theta import Correct, NormAtMost, SquaredError
+from .trusted.questions.at_theta import Correct, ErrorMoments, NormAtMost, ScoreHistogram, SquaredError
 from .trusted.questions.choice import Choice
-from .trusted.questions.finished import ErrorMoments, ScoreHistogram
-from .trusted.questions.gradient import Gradient
-from .trusted.questions.gradient_norm import GradientNorm
+from .trusted.questions.gradient import Gradient, GradientNorm
 from .trusted.questions.layered_gradient import LayeredGradient
 from .trusted.questions.moments import Count, CrossMoment, FirstMoment, MinEigenvalue, SecondMoment, SquaredLength
 from .trusted.stores.totals import expected_size
@@ -126,7 +124,7 @@ class Asking(ABC):
     def gradient_norm(
         self, theta: Any, *, clip: float, noise_multiplier: float, sampling: Sampling = FULL, squared: bool = False
     ) -> Answer:
-        """The norm of the gradient, or its square: :class:`~noisewise.trusted.questions.gradient_norm.GradientNorm`."""
+        """Its norm, or the square: :class:`~noisewise.trusted.questions.gradient.GradientNorm`."""
         question = GradientNorm(plain(array(theta)), plain(clip), bool(squared))
         return _as(theta, self.ask(question, noise=noise_multiplier, sampling=sampling))
 

@@ -29,7 +29,7 @@ from .remote.transport import started_by_torchrun
 from .trusted.arithmetic import Arithmetic
 from .trusted.events import FULL, FixedBatch, Poisson, Sampling, leaves
 from .trusted.facts import facts_of
-from .trusted.features.features import Features
+from .trusted.features import Features
 from .trusted.models import Additive, Model
 from .trusted.stores import counted_of
 from .trusted.stores.grid import Allocator, in_memory

@@ -16,9 +16,8 @@ from dp_accounting.rdp import rdp_privacy_accountant
 from noisewise.accounts import AdditiveMeter, PlanMeter
 from noisewise.trusted.accountants import Unpriceable, gdp, rdp
 from noisewise.trusted.accountants.base import currency
-from noisewise.trusted.accountants.calibrate import calibrate, epsilon
+from noisewise.trusted.accountants.calibrate import accountants_for, calibrate, epsilon
 from noisewise.trusted.accountants.choose import choose_terms
-from noisewise.trusted.accountants.price import accountants_for
 from noisewise.trusted.accountants.repetitions import (
     BestOf,
     RunPrivacy,

@@ -3,14 +3,15 @@
 try:
     from noisewise.models import MLP, Linear
 except ImportError:
-    from noisewise.gradients import MLP, Linear
+    from noisewise.trusted.models.linear import Linear
+    from noisewise.trusted.models.perceptron import MLP
 try:
     from noisewise.statements.statement import make_statement
 except ImportError:
-    from noisewise.report.statement import make_statement
+    from noisewise.statements.statement import make_statement
 try:
     from noisewise.evidence.bought_quality import private_quality
 except ImportError:  # on an estimator, in torch's tensors
-    from noisewise.quality import private_quality
+    from noisewise.evidence.bought_quality import private_quality
 
 __all__ = ["MLP", "Linear", "make_statement", "private_quality"]

@@ -37,7 +37,7 @@ from noisewise.guest.running import Served
 from noisewise.train import Recording
 from noisewise.trusted import process as settings
 from noisewise.trusted.accountants.gdp import root_of
-from noisewise.trusted.features.features import Hats, TableColumn, even
+from noisewise.trusted.features import Hats, TableColumn, even
 from noisewise.trusted.losses import Logistic, Softmax, loss_named, loss_names
 from noisewise.trusted.models import Additive, Linear
 from noisewise.trusted.question import plain

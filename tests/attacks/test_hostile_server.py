@@ -334,7 +334,7 @@ def test_no_theta_is_read_beyond_its_end(folder):
 
 
 def test_features_name_no_column_that_the_table_has_not(folder):
-    from noisewise.trusted.features.features import Codes, Hats, even
+    from noisewise.trusted.features import Codes, Hats, even
 
     (folder / "table").mkdir(exist_ok=True)
     server = served(folder / "table", "record", method_named("additive"))

@@ -14,7 +14,7 @@ from noisewise.curator import Curator
 from noisewise.guest import wire
 from noisewise.guest.running import Served
 from noisewise.messages import pack, unpack
-from noisewise.trusted.features.features import Hats, TableColumn, even
+from noisewise.trusted.features import Hats, TableColumn, even
 from noisewise.trusted.losses import LOSSES
 from noisewise.trusted.models import Additive, Linear
 

@@ -37,7 +37,7 @@ from noisewise.trusted.events import (
     leaves,
     to_dict,
 )
-from noisewise.trusted.features.features import Hats, TableColumn, even
+from noisewise.trusted.features import Hats, TableColumn, even
 from noisewise.trusted.losses import ClassWeighted, Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Additive, Linear
 from noisewise.trusted.process import own_settings

@@ -28,10 +28,10 @@ from .test_moved_walls import Seeing
 with contextlib.suppress(ImportError):  # there are no tables in older versions; every attack here is a guard
     from noisewise import runs
     from noisewise.statements.seal import reseal
-    from noisewise.trusted.features.features import Codes, Features, Hats, Product, TableColumn, even
+    from noisewise.trusted.features import Codes, Features, Hats, Product, TableColumn, even
     from noisewise.trusted.models import Additive
     from noisewise.trusted.process import own_settings
-    from noisewise.trusted.questions.levels import ColumnLevels
+    from noisewise.trusted.questions.columns import ColumnLevels
     from noisewise.trusted.stores import records_of, tables
     from noisewise.trusted.stores.totals import Drawn
     from noisewise.trusted.walks.oneshot import OnePass

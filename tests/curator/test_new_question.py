@@ -23,7 +23,7 @@ import numpy as np
 
 from ..stores.protocol import POSITIVE, between as from_to
 from ..stores.linear import ROW
-from ..stores.protocol import everywhere
+from ..stores.protocol import POSITIVE, between as from_to, everywhere
 from ..stores.totals import IntegerTotal
 from ..question import Question, always, between, itself, question
 

@@ -18,7 +18,7 @@ from noisewise.methods import registry
 from noisewise.tables.bought import purchase
 from noisewise.tables.files import open_source
 from noisewise.tables.schema import Column, Schema
-from noisewise.trusted.features.features import Codes, Features, Hats, TableColumn
+from noisewise.trusted.features import Codes, Features, Hats, TableColumn
 from noisewise.trusted.losses import Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Additive, Linear
 from noisewise.trusted.noise import Stream

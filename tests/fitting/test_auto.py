@@ -17,7 +17,7 @@ from noisewise.tables.fit.build import MAX_TABLE_COLUMNS, method_for
 from noisewise.tables.generated import census
 from noisewise.tables.rows import columns_of
 from noisewise.tables.schema import Column, Schema
-from noisewise.trusted.features.features import Product, TableColumn
+from noisewise.trusted.features import Product, TableColumn
 
 PEOPLE = census(6000)
 SCHEMA = Schema(

@@ -10,7 +10,7 @@ from noisewise.accounts import Budget
 from noisewise.methods import RECOMMENDED, method_named
 from noisewise.tables.fit.auto import choice_for, why
 from noisewise.tables.fit.build import AUTO, MAX_TABLE_COLUMNS, TABLES, method_for
-from noisewise.trusted.features.features import TableColumn
+from noisewise.trusted.features import TableColumn
 
 
 @pytest.mark.parametrize(

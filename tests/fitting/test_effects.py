@@ -13,7 +13,7 @@ from noisewise.methods.additive import AdditiveDescent
 from noisewise.methods.preparation.choices import main_blocks, scales_of
 from noisewise.tables.fit.effects import effects_of
 from noisewise.tables.schema import Column, Schema
-from noisewise.trusted.features.features import Codes, Features, Hats, Product, TableColumn
+from noisewise.trusted.features import Codes, Features, Hats, Product, TableColumn
 
 rng = np.random.default_rng(0)
 AGE = TableColumn("age", (0.0, 20.0, 100.0), (0.0, 0.5, 1.0))

@@ -13,7 +13,7 @@ from noisewise.remote.federation import Declared, Federated
 from noisewise.remote.forms import packed
 from noisewise.remote.holder import Request
 from noisewise.remote.messages import DTYPES, pack, unpack
-from noisewise.trusted.features.features import Codes, Hats, even
+from noisewise.trusted.features import Codes, Hats, even
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import Linear
 from noisewise.trusted.stores.totals import Drawn

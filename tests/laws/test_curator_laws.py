@@ -24,7 +24,7 @@ from noisewise.protect.learned.inside import unrolled
 from noisewise.trusted.engine import Spec
 from noisewise.trusted.events import BoundedRange
 from noisewise.trusted.facts import facts_of
-from noisewise.trusted.features.features import Codes, Features, Hats, Product, TableColumn
+from noisewise.trusted.features import Codes, Features, Hats, Product, TableColumn
 from noisewise.trusted.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Additive, Linear
 from noisewise.trusted.models.module import ModuleModel

@@ -23,7 +23,7 @@ from noisewise.tables.fit.fit import network_of
 from noisewise.train import Records, kind_of, train
 from noisewise.trusted.events import Repeated
 from noisewise.trusted.facts import facts_of
-from noisewise.trusted.features.features import TableColumn
+from noisewise.trusted.features import TableColumn
 from noisewise.trusted.losses import LOSSES
 from noisewise.trusted.models import MLP, Additive, Linear
 

@@ -17,7 +17,7 @@ from noisewise.trusted.accountants.common import Unpriceable
 from noisewise.trusted.arithmetic import GRADES, Arithmetic
 from noisewise.trusted.events import ADJACENCIES, Gaussian, Repeated, sampled, to_dict
 from noisewise.trusted.facts import facts_of
-from noisewise.trusted.features.features import TableColumn
+from noisewise.trusted.features import TableColumn
 from noisewise.trusted.losses import LOSSES
 from noisewise.trusted.meter import PlanMeter
 from noisewise.trusted.models import MLP, Additive, Linear

@@ -18,7 +18,7 @@ from noisewise.statements.verify import verify
 from noisewise.tables.schema import Column, Schema
 from noisewise.train import Recording, Records, train
 from noisewise.trusted.facts import facts_of
-from noisewise.trusted.features.features import TableColumn
+from noisewise.trusted.features import TableColumn
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import Additive, Linear
 

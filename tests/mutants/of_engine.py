@@ -83,7 +83,7 @@ MUTANTS = (
         "mask = whole.expand(-1, each, *whole.shape[2:]).flatten(0, 1)",
         "mask = whole[:1].expand(len(whole), each, *whole.shape[2:]).flatten(0, 1)",
         (PASSES + "a_mask_of_a_records_own_stays_with_it",),
-        "trusted/engine/rules/attention.py",
+        "trusted/engine/rules/layers.py",
     ),
     Mutant(
         "a convolution's bias is booked at one position",
@@ -104,7 +104,7 @@ MUTANTS = (
         "own = input.expand(tape.batch, *input.shape) if ids is None else tape.legal(ids, 0, len(weight))",
         "own = input.expand(tape.batch, *input.shape) if ids is None else ids.clamp(0, len(weight) - 1)",
         (NETWORKS + "a_word_that_is_none_or_a_label_that_is_no_class_leaves_its_record_out",),
-        "trusted/engine/rules/embedding.py",
+        "trusted/engine/rules/layers.py",
     ),
     Mutant(
         "a label that is no class is a class",
@@ -125,7 +125,7 @@ MUTANTS = (
         "entry((x - mean).mul_(rate).mul_(b))",
         "entry((x - mean).mul_(b))",
         (PASSES + "norms",),
-        "trusted/engine/rules/norms.py",
+        "trusted/engine/rules/layers.py",
     ),
     Mutant(
         "a recurrent layer books its states one step late",
@@ -146,7 +146,7 @@ MUTANTS = (
         "part = slice(start, start := start + len(piece))",
         "part = slice(0, len(piece))",
         ("tests/engine/test_passes.py", "tests/engine/test_networks.py"),
-        "trusted/engine/rules/views.py",
+        "trusted/engine/rules/linear.py",
     ),
     Mutant(
         "what a pass has set on a module stays there",

@@ -60,14 +60,14 @@ MUTANTS = (
         "BELOW, ABOVE = 1 - 2.0**-44, 1 + 2.0**-44",
         "BELOW, ABOVE = 1.0, 1.0",
         ("tests/noise/test_discrete.py::test_the_bound_of_the_gaps_holds_for_whatever_bits_come",),
-        "trusted/noise/gaps.py",
+        "trusted/noise/discrete.py",
     ),
     Mutant(
         "a search draws other numbers of runs than it is priced for",
         '_rational(eta * (1 - gamma), more, "n")',
         '_rational(2 * eta * (1 - gamma), more, "n")',
         ("tests/noise/test_counts.py",),
-        "trusted/noise/counts.py",
+        "trusted/noise/intervals.py",
     ),
     Mutant(
         "noise of unequal steps is below what was found",
@@ -123,7 +123,7 @@ MUTANTS = (
         "prices.append((accountant_named(name).price(counts, delta, adjacency), name))",
         "prices.append((accountant_named(name).price(counts, 2 * delta, adjacency), name))",
         ("tests/accounting/test_calibrate.py",),
-        "trusted/accountants/price.py",
+        "trusted/accountants/calibrate.py",
     ),
     Mutant(
         "a Renyi bound promises more than it gives",
@@ -151,7 +151,7 @@ MUTANTS = (
         "            high, f_high = guess, value\n    return math.exp(high)",
         "            high, f_high = guess, value\n    return math.exp(low)",
         (PRICES + "calibrate.py::test_results_keep_within_the_budget_and_use_it",),
-        "trusted/accountants/search.py",
+        "trusted/accountants/base.py",
     ),
     Mutant(
         "a filter counts as half of what its cap lets through",

@@ -54,8 +54,8 @@ MUTANTS = (
     ),
     Mutant(
         "a replaced record moves histograms by sqrt(m), not sqrt(2 m)",
-        "math.sqrt(2 * how.features)",
-        "math.sqrt(how.features)",
+        "return moved(how.features)",
+        "return moved(how.features / 2)",
         law("Histograms-logistic"),
     ),
     Mutant(

@@ -257,14 +257,14 @@ MUTANTS = (
         "return moved(places(self.classes))",
         "return moved(1.0)",
         law("ScoreHistogram-softmax"),
-        "trusted/questions/finished.py",
+        "trusted/questions/at_theta.py",
     ),
     Mutant(
         "five powers of errors are charged as one",
         "math.isqrt(MOMENTS * FINE * FINE) + 1",
         "FINE",
         law("ErrorMoments-squared"),
-        "trusted/questions/finished.py",
+        "trusted/questions/at_theta.py",
     ),
     Mutant(
         "layers have noise for the clip of one layer",

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 from scripted import Scripted, deep_of, expansion, hashed, words_of
 
-from noisewise.trusted.noise import Stream, discrete, gaps
+from noisewise.trusted.noise import Stream, discrete
 from noisewise.trusted.noise.intervals import chosen
 
 RARE = 1e-4
@@ -124,13 +124,13 @@ def test_the_bound_of_the_gaps_holds_for_whatever_bits_come():
     words = [*ends, *(int(x) for x in rng.integers(2**44, 2**64 - 2**44, 300, dtype=np.uint64))]
     words += [2**e + int(rng.integers(0, 2**30)) for e in range(45, 63)]
     for word in words:
-        x = (min(word, 2**64 - 1 - word) + 0.5) * gaps.UNIT
+        x = (min(word, 2**64 - 1 - word) + 0.5) * discrete.UNIT
         for rate in (0.5, 0.3, 256 / 32561, 2.0**-40, 1e-100):
-            computed = -(math.log1p(-x) if word >= 2**63 else math.log(x)) * gaps.mean_gap(rate)
+            computed = -(math.log1p(-x) if word >= 2**63 else math.log(x)) * discrete.mean_gap(rate)
             with mp.workdps(200):
                 each = mp.log(1 - mp.mpf(rate))
                 low, high = (mp.log(mp.mpf(end) / 2**64) / each for end in (word + 1, word))
-                assert computed * gaps.BELOW < low <= high < computed * gaps.ABOVE
+                assert computed * discrete.BELOW < low <= high < computed * discrete.ABOVE
 
 
 def test_subsets_are_in_order_and_a_tie_is_drawn_anew():

@@ -9,7 +9,7 @@ import pytest
 import noisewise as nw
 from noisewise.tables.rows import columns_of
 from noisewise.tables.schema import Column, Schema
-from noisewise.trusted.features.features import TableColumn, cell_type, log_scale
+from noisewise.trusted.features import TableColumn, cell_type, log_scale
 from noisewise.trusted.losses.logistic import Logistic
 from noisewise.trusted.models import Additive
 from noisewise.trusted.stores import records_of

@@ -14,7 +14,7 @@ from noisewise.methods.preparation.choices import Frequencies as Known
 from noisewise.methods.preparation.choices import balanced, knots_for, main_blocks, names_of, pair_blocks, scales_of
 from noisewise.tables.rows import columns_of, number_columns
 from noisewise.tables.schema import Column, Schema
-from noisewise.trusted.features.features import (
+from noisewise.trusted.features import (
     Codes,
     Features,
     Hats,

@@ -17,7 +17,7 @@ from noisewise.methods.preparation.bounds import Bounds, Ranks
 from noisewise.methods.preparation.choices import MEMBERS, cost, parts_of
 from noisewise.statements.seal import reseal
 from noisewise.trusted.events import Gaussian, to_dict
-from noisewise.trusted.features.features import Hats, even
+from noisewise.trusted.features import Hats, even
 from noisewise.trusted.units import Released
 
 RNG = np.random.default_rng(0)

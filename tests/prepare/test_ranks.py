@@ -7,7 +7,7 @@ import pytest
 
 from noisewise.methods.preparation.bounds import POINTS, consistent, public_ranks, quantile_points
 from noisewise.methods.preparation.choices import public_rows_tell
-from noisewise.trusted.features.features import Hats, log_scale, positions
+from noisewise.trusted.features import Hats, log_scale, positions
 
 LINE = (0.0, 1.0), (0.0, 1.0)
 

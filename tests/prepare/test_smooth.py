@@ -9,7 +9,7 @@ import noisewise as nw
 from noisewise.methods.additive import AdditiveDescent
 from noisewise.methods.preparation.smooth import MIN_CLARITY, SMOOTHINGS, Smoothing, choice_share, smoothed, straight
 from noisewise.trusted.events import BoundedRange, leaves
-from noisewise.trusted.features.features import Codes, Hats, Product, even
+from noisewise.trusted.features import Codes, Hats, Product, even
 
 SCALE = ((0.0, 1.0, 10.0), (0.0, 0.6, 1.0))
 FINE, COARSE, CODES = Hats(0, *SCALE, 24), Hats(0, *SCALE, 8), Codes(1, (0, 1, 2))

@@ -10,10 +10,8 @@ import torch
 from noisewise.trusted.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP
 from noisewise.trusted.stores import perceptron, records_of
-from noisewise.trusted.stores import perceptron_exact as exact
 from noisewise.trusted.stores import perceptron_passes as passes
 from noisewise.trusted.stores import perceptron_reference as reference
-from noisewise.trusted.stores import perceptron_selftest as selftest
 from noisewise.trusted.stores.perceptron import COUNT
 from noisewise.trusted.stores.totals import Drawn
 
@@ -191,7 +189,7 @@ def test_a_thread_that_flushes_tiny_numbers_gives_the_same_sum():
 def numbers(rows):
     """All rows as the passes see them."""
     found = np.empty((len(rows), rows.columns), np.float32)
-    exact._fill(None, rows._rows, slice(None), found)
+    perceptron._fill(None, rows._rows, slice(None), found)
     return found
 
 
@@ -273,18 +271,18 @@ def test_compiled_blocks_and_shrunken_records_are_those_of_the_reference():
 def test_products_are_exact_whatever_the_blocks(monkeypatch):
     X, y = records(LARGER, 600, 1)
     theta = thetas(LARGER)["usual"]
-    assert exact.MAX_DOUBLE_ENTRIES < 100 * 64
+    assert perceptron.MAX_DOUBLE_ENTRIES < 100 * 64
     answers = []
     for blocks, hold in [(6, True), (1000, True), (0, True), (6, False)]:
-        monkeypatch.setattr(exact, "MAX_BLOCKS", blocks)
-        monkeypatch.setattr(selftest, "whole_products_hold", lambda *_, hold=hold: hold)
+        monkeypatch.setattr(perceptron, "MAX_BLOCKS", blocks)
+        monkeypatch.setattr(passes, "whole_products_hold", lambda *_, hold=hold: hold)
         answers.append(ask(LARGER, theta, X, y, 0.1, 600)[0])
     assert all(np.array_equal(answers[0], answer) for answer in answers[1:])
 
 
 def without_float_passes(monkeypatch):
-    plain = selftest.steady
-    monkeypatch.setattr(selftest, "steady", lambda *key: key[3] and plain(*key))
+    plain = passes.steady
+    monkeypatch.setattr(passes, "steady", lambda *key: key[3] and plain(*key))
 
 
 @pytest.mark.parametrize("model", [*MODELS, LARGER], ids=lambda model: f"{model.activation}-{model.loss.name}")
@@ -293,11 +291,11 @@ def test_passes_in_whole_numbers_are_lawful_and_close(model, monkeypatch):
     clean = records(model, 40, 6, hostile=False)
     theta = thetas(model)["usual"]
     floats, bound = ask(model, theta, *clean)
-    already = selftest.way(
+    already = passes.way(
         model, passes.height_for(16)
     )  # on some processors float passes are not steady for small models
     without_float_passes(monkeypatch)
-    assert selftest.way(model, 32)
+    assert passes.way(model, 32)
     whole, _ = ask(model, theta, *clean)
     assert np.array_equal(whole, floats) == already
     assert squared(whole - floats) < (0.02 * bound * 40) ** 2
@@ -309,25 +307,23 @@ def test_passes_in_whole_numbers_are_lawful_and_close(model, monkeypatch):
 
 
 def test_products_that_are_told_to_be_quick_are_not_used(monkeypatch):
-    monkeypatch.setattr(selftest, "usual_precision", lambda: False)
-    assert selftest.way(MODELS[0], 32)
+    monkeypatch.setattr(passes, "usual_precision", lambda: False)
+    assert passes.way(MODELS[0], 32)
 
 
 def test_a_machine_on_which_company_matters_is_refused(monkeypatch):
-    monkeypatch.setattr(selftest, "steady", lambda *_: False)
+    monkeypatch.setattr(passes, "steady", lambda *_: False)
     with pytest.raises(RuntimeError, match="linear model"):
         ask(MODELS[0], MODELS[0].start(), *records(MODELS[0], 3))
 
 
 def test_a_height_that_fails_is_not_used(monkeypatch):
-    model, plain = MODELS[0], selftest.steady
+    model, plain = MODELS[0], passes.steady
     X, y = records(model, 20)
     right, _ = ask(model, model.start(), X, y, expected=100)
     tried = []
-    monkeypatch.setattr(
-        selftest, "steady", lambda *key: tried.append(key[2]) or (key[2] not in (32, 48) and plain(*key))
-    )
-    assert selftest.height_for_rows(model, 20, 144, False) == 64
+    monkeypatch.setattr(passes, "steady", lambda *key: tried.append(key[2]) or (key[2] not in (32, 48) and plain(*key)))
+    assert passes.height_for_rows(model, 20, 144, False) == 64
     assert np.array_equal(ask(model, model.start(), X, y, expected=100)[0], right)
     assert {32, 48, 64} <= set(tried)
 
@@ -335,7 +331,7 @@ def test_a_height_that_fails_is_not_used(monkeypatch):
 @pytest.mark.parametrize("fault", ["place", "company", "height", "tail"])
 def test_the_self_test_notices_a_record_that_depends_on_its_company(fault, monkeypatch):
     model, plain = MLP((5, 3, 2), Softmax()), passes._float_product
-    assert selftest.steady.__wrapped__(model, 48, 32, False)
+    assert passes.steady.__wrapped__(model, 48, 32, False)
 
     def faulty(rows, layer, into):
         plain(rows, layer, into)
@@ -349,14 +345,14 @@ def test_the_self_test_notices_a_record_that_depends_on_its_company(fault, monke
             into[5] = (rows[5].double() @ layer[1].double()).float()
 
     monkeypatch.setattr(passes, "_float_product", faulty)
-    assert not selftest.steady.__wrapped__(model, 48, 32, False)
+    assert not passes.steady.__wrapped__(model, 48, 32, False)
 
 
 def test_the_self_test_notices_products_that_round(monkeypatch):
-    assert selftest.whole_products_hold.__wrapped__((30, 20, 2), 64)
+    assert passes.whole_products_hold.__wrapped__((30, 20, 2), 64)
     plain = torch.mm
     monkeypatch.setattr(torch, "mm", lambda a, b: plain(a.bfloat16(), b.bfloat16()).to(a.dtype) if a.dtype == torch.float32 else plain(a, b))  # fmt: skip
-    assert not selftest.whole_products_hold.__wrapped__((30, 20, 2), 64)
+    assert not passes.whole_products_hold.__wrapped__((30, 20, 2), 64)
 
 
 @named

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from noisewise.trusted.stores import perceptron_exact as exact
+from noisewise.trusted.stores import perceptron as exact
 
 kernels = pytest.importorskip("noisewise.trusted.fast.perceptron_kernels")
 rng = np.random.default_rng(0)

@@ -21,7 +21,7 @@ from noisewise.remote.processes import PiecePlaces, cut
 from noisewise.remote.transport import RankLost, restarts, started_by_torchrun
 from noisewise.train import Records, train
 from noisewise.trusted.events import Gaussian
-from noisewise.trusted.features.features import TableColumn
+from noisewise.trusted.features import TableColumn
 from noisewise.trusted.losses import Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Additive, Linear
 from noisewise.trusted.stores.grid import NO_CLASS, NO_LABEL

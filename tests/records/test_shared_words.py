@@ -7,8 +7,8 @@ import pytest
 
 from noisewise.trusted.fast.kernels import VARIABLE
 from noisewise.trusted.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
-from noisewise.trusted.stores import common_words as words
 from noisewise.trusted.stores import linear
+from noisewise.trusted.stores import sparse as words
 from noisewise.trusted.stores.grid import Mapped
 from noisewise.trusted.stores.sparse import SparseRecords, lay_out_sparse
 from noisewise.trusted.stores.totals import Drawn

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from noisewise.trusted.fast.kernels import VARIABLE
-from noisewise.trusted.features.features import Codes, Features, Hats, Product, TableColumn, even, log_scale
+from noisewise.trusted.features import Codes, Features, Hats, Product, TableColumn, even, log_scale
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import Additive
 from noisewise.trusted.stores import records_of

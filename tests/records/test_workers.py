@@ -19,7 +19,7 @@ from noisewise.remote.processes import Lead
 from noisewise.remote.transport import RankLost
 from noisewise.remote.workers import MAX_ATTEMPTS, Sealed, WorkerLine
 from noisewise.train import Records, train
-from noisewise.trusted.features.features import TableColumn
+from noisewise.trusted.features import TableColumn
 from noisewise.trusted.losses import Logistic, Softmax
 from noisewise.trusted.models import MLP, Additive, Linear
 

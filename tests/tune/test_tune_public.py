@@ -20,7 +20,7 @@ from noisewise.tables.generated import census
 from noisewise.tables.rows import Cells, Scaling
 from noisewise.train import Records
 from noisewise.trusted.accountants.gdp import mu_of
-from noisewise.trusted.features.features import TableColumn
+from noisewise.trusted.features import TableColumn
 from noisewise.tune.public import Bench, differing, public_scores
 from noisewise.tune.searches import by_optuna, drawn, halving, nearest
 from noisewise.tune.simulated import as_given, budget_for, moved, parts_of, shape_of, table_of, widths

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from ..accounts import Budget, BudgetExhausted
 from ..asking import Answer, Asking, Facts, array, in_kind
 from ..trusted.events import FULL, Event, Leaf, Sampling, from_dict, plain_sampling, to_dict
-from ..trusted.features.features import Features
+from ..trusted.features import Features
 from ..trusted.units import Released
 from .wire import Wire, answer_from, facts_from, question_to, trace_from, walk_to
 

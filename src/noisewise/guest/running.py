@@ -17,7 +17,7 @@ from ..accounts import BudgetExhausted
 from ..asking import Answer, Curator
 from ..remote.messages import BadMessage
 from ..trusted.events import from_dict, to_dict
-from ..trusted.features.features import Features
+from ..trusted.features import Features
 from ..trusted.process import Process, hide_memory, this_process
 from .isolation import Isolation, located, no_sandbox, package_of, started
 from .wire import Hung, Wire, answer_to, facts_to, question_from, sampling_from, trace_to, vector_from, walk_from

@@ -21,7 +21,7 @@ from ..accounts import Budget, Terms
 from ..asking import QUESTIONS, Answer, Facts, PublicCurator, array
 from ..remote.messages import pack, unpack
 from ..trusted.events import from_dict, plain_sampling, to_dict
-from ..trusted.features.features import TableColumn
+from ..trusted.features import TableColumn
 from ..trusted.losses import ClassWeighted, Loss, loss_named
 from ..trusted.models import MLP, Additive, Linear, Model
 from ..trusted.question import plain

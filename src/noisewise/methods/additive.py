@@ -35,8 +35,8 @@ from ..asking import Curator, Facts, FirstMoment, PublicCurator
 from ..protect.signal import worth, worth_of
 from ..trusted import validate
 from ..trusted.accountants.choose import choose_terms
-from ..trusted.features.features import Block, Features, Floats, TableColumn, even
-from ..trusted.questions.levels import ColumnLevels
+from ..trusted.features import Block, Features, Floats, TableColumn, even
+from ..trusted.questions.columns import ColumnLevels
 from ..trusted.units import RECORD, Unit
 from .agd import choice_epsilon
 from .base import Array, Method

@@ -24,8 +24,8 @@ CLASSES = {
     "Scaling": "tables.rows", "Column": "tables.schema", "Schema": "tables.schema", "Arithmetic": "trusted.arithmetic", "Federated": "remote.federation", "Declared": "remote.federation",
     "Classes": "tables.fit.labels", "Target": "tables.fit.labels", "Hinge": "trusted.losses.hinge", "HuberHinge": "trusted.losses.huber_hinge", "Logistic": "trusted.losses.logistic",
     "Softmax": "trusted.losses.softmax", "Squared": "trusted.losses.squared", "ClassWeighted": "trusted.losses.weighted", "Additive": "trusted.models.linear", "Linear": "trusted.models.linear",
-    "MLP": "trusted.models.perceptron", "TableColumn": "trusted.features.features", "Codes": "trusted.features.features", "Features": "trusted.features.features", "Hats": "trusted.features.features",
-    "Product": "trusted.features.features", "Reply": "remote.holder", "Request": "remote.holder", "Drawn": "trusted.stores.totals", "IntegerTotal": "trusted.stores.totals",
+    "MLP": "trusted.models.perceptron", "TableColumn": "trusted.features", "Codes": "trusted.features", "Features": "trusted.features", "Hats": "trusted.features",
+    "Product": "trusted.features", "Reply": "remote.holder", "Request": "remote.holder", "Drawn": "trusted.stores.totals", "IntegerTotal": "trusted.stores.totals",
 }  # fmt: skip
 ELSEWHERE = frozenset({"Path", "Address", "Pin", "FilePiece"})
 MAX_CHARACTERS = 1 << 22  # of an array of texts

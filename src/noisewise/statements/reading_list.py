@@ -43,7 +43,7 @@ USES = {  # what not every run does, and the code of it
     "walk": "trusted/walks/oneshot trusted/walks/objective trusted/walks/iterations trusted/accountants/common",
     "bought bounds": "trusted/curator trusted/stores/tables tables/bought methods/preparation/bounds methods/preparation/choices",
     "shards": "trusted/stores/shards protect/learned/private protect/learned/inside trusted/torch_extra",
-    "selection": "trusted/selection trusted/noise/counts tune/candidates tune/selection tune/runs tune/price trusted/accountants/selection",
+    "selection": "trusted/selection tune/candidates tune/selection tune/runs tune/price trusted/accountants/selection",
     "exponential": "trusted/selection trusted/arithmetic tune/candidates tune/exponential tune/runs tune/price",
     "guest": "remote/messages guest/running guest/wire guest/isolation guest/method",
     "ledger": "accounts/ledger/store accounts/ledger/ledger accounts/ledger/database accounts/ledger/sql_tables accounts/ledger/lines",
@@ -62,7 +62,7 @@ NOISE = (
 )
 PRICES = (
     "trusted/accountants/base trusted/accountants/common trusted/accountants/terms trusted/accountants/special "
-    "trusted/accountants/gdp trusted/accountants/common trusted/accountants/choose"
+    "trusted/accountants/gdp trusted/accountants/choose"
 )
 PAYING = "accounts/account accounts/purse accounts/store accounts/concerns"
 SOURCES = {
@@ -74,17 +74,17 @@ SOURCES = {
 }
 SOURCES["ranks"] = SOURCES["files"] + " remote/processes remote/holder remote/forms remote/workers"
 GRID = "trusted/stores/grid trusted/stores/linear trusted/stores/reference trusted/stores/threads trusted/models/batches trusted/elementwise"
-SPARSE = "trusted/stores/tables trusted/stores/sparse trusted/stores/sparse_reference trusted/stores/common_words"
-FEATURES = "trusted/features/features trusted/models/linear methods/preparation/bounds methods/preparation/choices"
+SPARSE = "trusted/stores/tables trusted/stores/sparse trusted/stores/sparse_reference"
+FEATURES = "trusted/features trusted/models/linear methods/preparation/bounds methods/preparation/choices"
 STORES = {
     "linear": f"{GRID} trusted/models/linear",
     "tables": f"{GRID} {SPARSE} {FEATURES} trusted/models/linear",
-    "perceptron": f"{GRID} trusted/stores/perceptron trusted/stores/perceptron_exact trusted/stores/perceptron_passes "
-    "trusted/stores/perceptron_reference trusted/stores/perceptron_selftest trusted/models/perceptron trusted/models/layers/* trusted/torch_extra",
+    "perceptron": f"{GRID} trusted/stores/perceptron trusted/stores/perceptron_passes "
+    "trusted/stores/perceptron_reference trusted/models/perceptron trusted/models/layers/* trusted/torch_extra",
     "modules": "trusted/stores/modules trusted/models/module trusted/models/module_loss trusted/engine/* trusted/torch_extra",
 }
-PLANS = "trusted/accountants/price trusted/accountants/calibrate trusted/accountants/search trusted/accountants/pld trusted/accountants/classic"
-RENYI = "trusted/accountants/rdp trusted/accountants/renyi trusted/noise/gaps"
+PLANS = "trusted/accountants/calibrate trusted/accountants/pld trusted/accountants/classic"
+RENYI = "trusted/accountants/rdp trusted/accountants/renyi"
 CURRENCIES = {
     "gdp": "", "zcdp": "trusted/accountants/zcdp", "rdp": f"{RENYI} trusted/accountants/repetitions", "plan": f"{PLANS} {RENYI}",
     "tcdp": "trusted/accountants/tcdp trusted/accountants/zcdp", "ctcdp": "trusted/accountants/tcdp trusted/accountants/zcdp",

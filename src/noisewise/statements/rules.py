@@ -22,11 +22,11 @@ from ..trusted.accountants.common import sampling_of, unsampled
 from ..trusted.arithmetic import GRADES, PSEUDO_RANDOM, Arithmetic
 from ..trusted.events import AtOrder, Gaussian, Leaf, Selection, from_dict, leaves
 from ..trusted.facts import Facts
-from ..trusted.features.features import TableColumn
+from ..trusted.features import TableColumn
 from ..trusted.losses import loss_named
 from ..trusted.models import MLP, Additive, Linear, Model
 from ..trusted.question import CLOSE, AnswerLine, HowAsked, Proved, checked_noise
-from ..trusted.questions.histograms import Histograms
+from ..trusted.questions.columns import Histograms
 from ..trusted.stores.totals import expected_size
 from ..trusted.units import CLIENT, LOST, Unit
 from ..trusted.walks.oneshot import Whole

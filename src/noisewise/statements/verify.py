@@ -18,7 +18,7 @@ from typing import Any
 from ..asking import Count
 from ..methods.preparation.choices import parts_of
 from ..trusted.events import Leaf, from_dict, leaves
-from ..trusted.features.features import Features
+from ..trusted.features import Features
 from ..trusted.units import CLIENT, Released, Unit
 from .rules import odd_answers, verify_statement
 from .seal import (

@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..trusted import elementwise as plain
-from ..trusted.features.features import TableColumn, cell_type, log_scale
+from ..trusted.features import TableColumn, cell_type, log_scale
 from ..trusted.validate import did_you_mean
 from .addresses import CHANGED
 from .encode import Encoder, labelled

@@ -1,4 +1,4 @@
-"""Which arithmetic a run had: a guarantee on real numbers is not one on floats, so a statement names its grade."""
+"""The arithmetic of a run: a guarantee for real numbers is not one for floats, so a statement names the grade."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def sentence(arithmetic: Mapping[str, Any]) -> str:
     return f"{arithmetic['grade']} ({GRADES[arithmetic['grade']]})" + (f", assuming that {assumed}" if assumed else "")
 
 
-# Choosing among candidates whose scores have sensitivities of their own: the generalized exponential mechanism.
+# --- the generalized exponential mechanism: candidates whose scores have their own sensitivities ---
 #
 # The ordinary mechanism adds noise for the largest sensitivity to every score. Raskhodnikova & Smith 2016 (Lipschitz extensions
 # for node-private graph statistics and the generalized exponential mechanism) compare the candidates in pairs instead: with

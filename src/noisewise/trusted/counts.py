@@ -1,4 +1,4 @@
-"""What both meters stand on: a promise, counts of what was paid for, and one owner."""
+"""The base of both meters: a promise, counts of what was paid for, and one owner."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class NotCopied:
 
 
 class Counts(NotCopied):
-    """What both meters have: the promise they keep, what was paid for, and an end."""
+    """The promise that a meter keeps, what was paid for, and whether it is closed."""
 
     __slots__ = ("_budget", "_closed", "_events")
 
@@ -64,11 +64,11 @@ class Counts(NotCopied):
 
     @property
     def closed(self) -> bool:
-        """Whether it pays for nothing any more."""
+        """Whether it accepts no more events."""
         return self._closed
 
     def close(self) -> None:
-        """Pay for nothing any more: what was spent is final, so that the rest can be given to others."""
+        """Accept no more events: what was spent is final, so that the rest can be given to others."""
         with self._lock:
             self._closed = True
 

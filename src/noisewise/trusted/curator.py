@@ -19,14 +19,14 @@ import numpy as np
 from .arithmetic import Arithmetic
 from .events import FULL, Sampling, plain_sampling
 from .facts import Answer, Facts, Released, facts_of, facts_of_columns, resized, shown, shown_trace
-from .features.features import Features, even, features_anew
+from .features import Features, even, features_anew
 from .gate import Desk, secret
 from .meter import AdditiveMeter, PlanMeter
 from .models import Additive, Model
 from .opening import MeterView, checked_meter
 from .process import own_settings
 from .question import HowAsked, checked_noise, plain, rebuilt
-from .questions.histograms import Histograms
+from .questions.columns import Histograms
 from .questions.moments import Count
 from .stores import counted_of, records_of
 from .stores.grid import Allocator, in_memory
@@ -43,11 +43,11 @@ class Curator:
 
     ``size``: the number of records when that is public (always so under replace_one); None when it is private, to be
     bought with :meth:`release_size`. It is never compared with the number of rows.
-    A record whose label is ``NO_LABEL`` or ``NO_CLASS`` keeps its place and is in no answer (:mod:`.desk`).
+    A record whose label is ``NO_LABEL`` or ``NO_CLASS`` keeps its place and is in no answer (:mod:`.gate`).
     ``row_bound``: a public bound on the norm of every row that the data holder has enforced; infinite if none.
     ``seed``: makes the run a simulation; without it all randomness comes from the operating system.
     ``store``: where laid out rows are kept, in memory or (``Mapped``) in a file without a name.
-    ``rows_per_unit``: what is protected is a person, of whom at most so many rows are here; None: a row.
+    ``rows_per_unit``: the unit is a person with at most that many rows here; None: the unit is a row.
     ``unroll``: trusted code that trains inside a shard; without it nothing is asked of shards.
     """
 
@@ -91,12 +91,12 @@ class Curator:
 
     @property
     def facts(self) -> Facts:
-        """What is public or already released: a copy, so that nothing that is done to it changes a price."""
+        """What is public or already released: a copy, so that changing it changes no price."""
         return shown(self.__facts)
 
     @property
     def meter(self) -> MeterView:
-        """The meter that every question is charged to, to look at."""
+        """A view of the meter that every question is charged to."""
         return self.__desk.view
 
     @property
@@ -106,12 +106,12 @@ class Curator:
 
     @property
     def arithmetic(self) -> Arithmetic:
-        """How exact the sums and the noise of what was released are."""
+        """The grade of the sums and the noise of all answers so far."""
         return self.__desk.arithmetic
 
     @property
     def simulation(self) -> bool:
-        """Whether the noise can be reproduced from a seed, which is not private."""
+        """Whether the noise can be reproduced from a seed, and so is not private."""
         return self.__desk.stream.simulation
 
     def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
@@ -120,7 +120,7 @@ class Curator:
         *Guarantee*: the question's own; see its class. ``noise`` is the noise multiplier, or the epsilon of a choice.
         """
         asked, plainly, multiplier = rebuilt(question), plain_sampling(sampling), checked_noise(noise)
-        records, facts = self.__desk.records, self.__facts  # in this order: whoever changes both does it in the other
+        records, facts = self.__desk.records, self.__facts  # code that changes both does so in the opposite order
         asked.check(facts)
         known = self.__known_size() if asked.mean else facts.size
         size = math.nan if known is None else expected_size(plainly, known)
@@ -151,7 +151,7 @@ class Curator:
         return self.__ended(objective)
 
     def __ended(self, asked: Any) -> Answer:
-        """The end of a run in the room: rebuilt, priced from public facts, paid for, walked, noised."""
+        """The end of a whole run: rebuilt, priced from public facts, paid for, run, noised."""
         with own_settings():
             records, facts = self.__desk.records, self.__facts
             asked.refuse(facts.budget.adjacency, FULL, facts.unit)
@@ -165,25 +165,25 @@ class Curator:
         return self.__sized(float(answer.value))
 
     def __sized(self, size: float) -> float:
-        with self.__desk:  # or a basis that changes meanwhile would lose its bound on rows
+        with self.__desk:  # a basis that changed meanwhile would lose its bound on rows
             self.__facts = replace(self.__facts, size=max(size, 1.0))
         return max(size, 1.0)
 
     def take_up(self, line: Released, asked: Any = None, size: float | None = None) -> None:
-        """Charge for an answer that an earlier process of this run has asked for, and note it in the trace.
+        """Charge for an answer that an earlier process of this run requested, and add it to the trace.
 
         ``size``: what :meth:`release_size` released then, at least 1 here too: another question may have been the one
         that was answered. *Sensitivity*: nothing is drawn and no record is touched.
         """
         kind: type[Any] = type(asked)
         if asked is not None and kind not in (Descent, OnePass, PerturbedObjective):
-            kind = type(rebuilt(asked))  # refused if it is none
+            kind = type(rebuilt(asked))  # refused if it is no question
         self.__desk.take_up(line, None if asked is None else kind)
         if size is not None:
             self.__sized(float(size))
 
     def forfeit(self, share: float) -> None:
-        """Give up the budget to this share: an earlier process of this run may have spent it on answers that are lost."""
+        """Give up the budget up to this share: an earlier process of this run may have spent it on answers that are lost."""
         self.__desk.forfeit(share)
 
     def change_basis(self, matrix: Floats) -> None:
@@ -202,7 +202,7 @@ class Curator:
             raise ValueError(f"matrix must be a {features} x {features} matrix with a largest entry from 1e-15 to 1e15")
         step = entries.astype(np.float64)
         norm = float(np.linalg.norm(step, 2)) * (1 + 2.0**-20)
-        with self.__desk:  # nothing that could fail comes after: rows, basis and bound change together
+        with self.__desk:  # nothing after this can fail: rows, basis and bound change together
             basis = step if self.__basis is None else self.__basis @ step
             records = self.__desk.records.in_basis(step, self.__store)
             self.__basis, self.__facts = basis, replace(self.__facts, row_bound=self.__facts.row_bound * norm)
@@ -210,11 +210,11 @@ class Curator:
 
     @property
     def features(self) -> Features | None:
-        """What rows of a table are made of: a copy of what was asked for last."""
+        """The features that rows of a table are made of: a copy."""
         return None if self.__features is None else features_anew(self.__features)
 
     def prepare(self, features: Features) -> None:
-        """From now on rows are made of the table's cells by ``features``; theta has as many entries as they are wide.
+        """From now on rows are made from the table's cells by ``features``; theta has ``features.width`` entries.
 
         *Sensitivity*: nothing is released. Features are frozen data that was public or released before, made anew from
         plain numbers, and applied to each row by itself; what is asked later is clipped anew.
@@ -230,7 +230,7 @@ class Curator:
             self.__desk.records = records
 
     def centre(self, centre: Floats, scale: float) -> None:
-        """From now on every row x of a table is scale (x - centre), both public; x as it was prepared.
+        """From now on every row x of a table, as prepared, is scale (x - centre), both public.
 
         *Sensitivity*: nothing is released; see :meth:`prepare`.
         """
@@ -243,7 +243,7 @@ class Curator:
             self.__desk.records = records
 
     def in_first_basis(self, theta: Floats) -> Floats:
-        """The theta that scores rows as they came as the given one scores them now; made of released facts."""
+        """The theta that scores original rows as the given one scores the rows now; from released facts."""
         return theta if self.__basis is None else self.__model.in_old_basis(theta, self.__basis)
 
     def __about_rows(self, what: str) -> None:
@@ -264,13 +264,11 @@ class Curator:
     __copy__ = __deepcopy__ = __reduce_ex__ = __getstate__ = _refuse
 
 
-# A curator for columns as they come from a file, before there are bounds to scale them by.
-#
-# It answers one question, :class:`Histograms`.
-
-
 class ColumnCurator:
-    """Holds a way to read the private columns; every answer is charged before it is computed."""
+    """Answers :class:`Histograms` about columns as they come from a file, before there are bounds to scale them by.
+
+    ``pieces`` reads the private columns; every answer is charged before it is computed.
+    """
 
     __slots__ = ("__columns", "__desk", "__rows")
 
@@ -291,7 +289,7 @@ class ColumnCurator:
 
     @property
     def meter(self) -> MeterView:
-        """The meter that every question is charged to, to look at."""
+        """A view of the meter that every question is charged to."""
         return self.__desk.view
 
     @property

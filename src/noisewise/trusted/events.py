@@ -31,7 +31,7 @@ class InvalidEvent(ValueError):
 
 MIN_NOISE = 1e-6  # less is no noise, and its price would overflow
 MAX_EPSILON = 500.0  # more is no promise
-MIN_RATE = 2.0**-40  # who joins a batch is drawn from so many bits; a rarer event would not have its probability
+MIN_RATE = 2.0**-40  # a batch is drawn from that many bits; a rarer event would not have its probability
 MAX_COUNT = 10**15
 MIN_ETA, MAX_ETA = 1e-6, 100.0  # nearer to 0 or to -1 nothing changes but the digits of a price
 MIN_GAMMA = 2.0**-40
@@ -278,10 +278,10 @@ def leaves(events: Event | Iterable[Event]) -> Counter[Leaf]:
 
 
 def rebuilt(event: object) -> Event:
-    """The same event made anew of plain numbers, checked once more: what a stranger hands over is read once, here.
+    """The same event made anew from plain numbers and checked again: an untrusted event is read once, here.
 
-    Exact types only. A subclass could answer the price with one number and the records with another, and a frozen
-    object that someone else still holds can be changed by him (``object.__setattr__``); the copy is nobody else's.
+    Exact types only. A subclass could give one number to the price and another to the records, and code that still holds a
+    frozen object can change it (``object.__setattr__``); no other code holds the copy.
 
     >>> rebuilt(Repeated(Gaussian(2), 3))
     Repeated(event=Gaussian(noise_multiplier=2.0), count=3)

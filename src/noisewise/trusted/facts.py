@@ -1,4 +1,4 @@
-"""What anyone may know about a run, and what a curator hands out."""
+"""The public facts of a run, and the answers that a curator returns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .accountants.terms import Budget
 from .events import rebuilt
-from .features.features import TableColumn
+from .features import TableColumn
 from .models import Additive, Model
 from .units import RECORD, Unit
 from .units import Released as Released
@@ -49,14 +49,14 @@ class Facts:
 
 
 def facts_of(model: Model, budget: Budget, *, size: float | None, row_bound: float, unit: Unit = RECORD) -> Facts:
-    """The facts of a run before anything is released."""
+    """The facts of a run before the first answer."""
     known: dict[str, Any] = {name: getattr(model, name) for name in OF_MODEL}
     return Facts(
         size=None if size is None else float(size),
         size_is_public=size is not None,
         row_bound=row_bound,
         loss=model.loss.name,
-        budget=replace(budget),  # whoever is shown the facts could write into it
+        budget=replace(budget),  # code that gets the facts could write into it
         table=tuple(map(replace, model.columns)) if isinstance(model, Additive) else (),
         unit=unit,
         **known,
@@ -75,12 +75,12 @@ def resized(facts: Facts, model: Model, *, row_bound: float) -> Facts:
 
 
 def shown(facts: Facts) -> Facts:
-    """A copy that anyone may write into: whatever is done to it changes no price and no check."""
+    """A copy to hand out: writing into it changes no price and no check."""
     return replace(facts, budget=replace(facts.budget), table=tuple(map(replace, facts.table)))
 
 
 def shown_trace(trace: Sequence[Released]) -> tuple[Released, ...]:
-    """The trace with events of its own: whoever changes one changes nothing here."""
+    """A copy of the trace with its own events: changing one changes nothing here."""
     return tuple(line._replace(event=rebuilt(line.event)) for line in trace)
 
 

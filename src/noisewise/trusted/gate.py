@@ -1,14 +1,14 @@
 """The gate: the one place that charges, draws, makes noise and logs, in this order (a curator's answers alone are logged).
 
-Everything that asks about private records passes here: a curator's questions, whole walks, the choice among finished models,
-counts of columns, searches (runs charged as a whole, rows dealt by coins, secret draws of candidates) and both faces for
-PyTorch. No other file charges a meter or makes a private stream (``tests/test_house.py``); replaying a statement, which
-releases nothing, and public rows apart.
+Every access to private records passes through here: a curator's questions, whole walks, the choice among finished models, counts of
+columns, searches (runs charged as a whole, rows dealt by coins, secret draws of candidates) and both interfaces for PyTorch. No
+other file charges a meter or makes a private stream (``tests/test_house.py``), except to replay a statement, which releases
+nothing, and for public rows.
 
-*A record without a label* keeps its place and is in no answer: batches are drawn, and shards dealt, of all places, and
-it is taken out of what was drawn before a question sees it. Its part of every total is zero, of counts too. So losing a
-label moves a total by the record's own part, as taking it out does, which is never more than replacing it does (a law says
-so), and nobody else is drawn or dealt otherwise. In whole walks it is a row of zeros, whose slope is zero, and takes its step.
+*A record without a label* keeps its place and is in no answer: batches are drawn, and shards dealt, from all places, and the
+record is removed from the draw before a question sees it. Its part of every total is zero, also of counts. So losing a label
+moves a total by the record's own part, as removing the record does, which is never more than replacing it does (a law checks
+that), and the draws of all other records stay. In whole walks it is a row of zeros, whose slope is zero, and takes its step.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _sampled = lru_cache(maxsize=16)(sampled)  # most runs ask with few kinds of noi
 
 
 def secret(seed: int | None, use: str = "") -> Stream:
-    """A new source of secret randomness; with a seed it makes a simulation. ``use`` gives each purpose a key of its own."""
+    """A new source of secret randomness; with a seed, a simulation. Each ``use`` has its own key."""
     return Stream(seed, use)
 
 
@@ -59,9 +59,9 @@ def draw(sampling: Sampling, records: Sized, stream: Stream) -> NDArray[np.int64
 
 
 class Gate:
-    """A meter, a stream of noise, and a lock: one thing is asked at a time.
+    """A meter, a stream of noise, and a lock: one question is answered at a time.
 
-    ``meter``: a :class:`~.loops.Tally` counts a loop without a cap; None is for one without noise, which promises nothing.
+    ``meter``: a :class:`~.tickets.Tally` counts a loop without a cap; None is for a loop without noise, which promises nothing.
     """
 
     __slots__ = ("_lock", "_settings", "_within", "meter", "stream")
@@ -72,7 +72,7 @@ class Gate:
         self._lock, self._within, self._settings = threading.RLock(), 0, own_settings()
 
     def charge(self, event: Event) -> None:
-        """Charge for what is charged as a whole, before any of it happens: a search, or what a checkpoint had spent."""
+        """Charge in advance for something that is charged as a whole: a search, or what was spent before a checkpoint."""
         own = rebuilt(event)
         with self:
             self._pay(own)
@@ -84,7 +84,7 @@ class Gate:
             return self.stream.choose_rational(scores(), scale)
 
     def open(self, noise: float, sampling: Sampling, records: Sized) -> Ticket:
-        """A batch for a loop of the user's own: paid for, then drawn. Its noise is made once, when the ticket is handed in."""
+        """A batch for a user's own loop: paid for, then drawn. Its noise is made once, when the ticket is used."""
         plainly, own = plain_sampling(sampling), 0.0 if self.meter is None else checked_noise(noise)
         with self:
             if own:
@@ -93,7 +93,7 @@ class Gate:
         return Ticket(self.stream, own, np.arange(len(records)) if rows is None else rows)
 
     def word(self) -> int:
-        """A fresh secret number, for what is random inside of a module."""
+        """A fresh secret number, for random draws inside a module."""
         return int(self.stream.words(1)[0])
 
     def _pay(self, event: Event) -> None:
@@ -102,11 +102,11 @@ class Gate:
         meter.spend(event)
 
     def __enter__(self) -> None:
-        """Close the gate while a question is answered: one at a time, with settings of its own."""
+        """Lock the gate while a question is answered, with the settings of :class:`own_settings`."""
         me = threading.get_ident()
         if self._within == me:
             raise RuntimeError("a question is being answered; ask the next one when it is done")
-        self._lock.acquire()  # before all else: who waits would be left with settings that the other gives back
+        self._lock.acquire()  # first: a waiting thread would be left with settings that the other one restores
         try:
             self._settings.__enter__()
         except BaseException:
@@ -123,9 +123,9 @@ class Gate:
 
 
 class Desk(Gate):
-    """A curator's gate: the records that are asked about, and what was released of them.
+    """A curator's gate: the records that questions are about, and the trace of what was released.
 
-    ``counted``: which records have a label; None: every one.
+    ``counted``: which records have a label; None: all of them.
     """
 
     __slots__ = ("arithmetic", "counted", "records", "trace", "view")
@@ -156,7 +156,7 @@ class Desk(Gate):
         return answer
 
     def end(self, whole: WholeRun, model: Model, facts: Facts, size: float, records: HeldRecords) -> Answer:
-        """Where a whole run at the data ends, which was rebuilt and checked; see its class for the proof."""
+        """The end of a whole run at the data, which was rebuilt and checked; its class has the proof."""
         with self:
             event, std = whole.event(), whole.noise_std(facts, size)
             self._pay_for(records, event)
@@ -165,7 +165,7 @@ class Desk(Gate):
         return answer
 
     def take_up(self, line: Released, kind: type[Proved] | None) -> None:
-        """Charge for an answer that an earlier process of this run has asked for, and note it; no record is touched."""
+        """Charge for an answer that an earlier process of this run requested, and add it to the trace; no record is touched."""
         own = Released._make(line)._replace(event=rebuilt(line.event))
         with self:
             self._pay(own.event)
@@ -173,19 +173,19 @@ class Desk(Gate):
             self.trace.append(own._replace(spent=self.meter.spent_fraction))
 
     def forfeit(self, share: float) -> None:
-        """Give up the budget to this share: an earlier process of this run may have spent it on answers that are lost."""
+        """Give up the budget up to this share: an earlier process of this run may have spent it on answers that are lost."""
         with self:
             for event in self.meter.forfeit(share).elements():
                 self.trace.append(Released(LOST, event, None, 0.0, None, self.meter.spent_fraction))
 
     def _pay_for(self, records: HeldRecords, event: Event) -> None:
-        """Charge for what was checked for these records; refused if rows were made anew since then."""
+        """Charge for a question that was checked for these records; refused if the rows were made anew since."""
         if records is not self.records:
             raise RuntimeError("rows were made anew while a question was on its way; ask it again")
         self._pay(event)
 
     def _log(self, asked: Proved, event: Event, clip: float | None, answer: Answer, *, norm: bool) -> None:
-        """The grade of the run, and a line of its trace, made of what was released."""
+        """Update the grade of the run and add a line to its trace, from released values only."""
         self.arithmetic, length = asked.graded(self.arithmetic), None
         if norm:
             value = answer.value

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 from noisewise.trusted import validate
 from noisewise.trusted.accountants.base import UNITS_PER_CAP, Currency, currencies, currency
+from noisewise.trusted.accountants.calibrate import price_of
 from noisewise.trusted.accountants.common import Unpriceable, approximate, count_leaves, kept, unsampled
-from noisewise.trusted.accountants.price import price_of
 from noisewise.trusted.accountants.terms import Budget
 from noisewise.trusted.counts import BudgetExhausted, Counts, up
 from noisewise.trusted.events import (
@@ -115,9 +115,9 @@ class AdditiveMeter(Counts):
         return up(Fraction(self._spent + units, UNITS_PER_CAP)) if self._fits(units, delta) else math.inf
 
     def forfeit(self, share: float) -> Counter[Leaf]:
-        """Give up the budget to this share of it: it may have paid for answers that nobody knows of any more.
+        """Give up the budget up to this share of it: it may have paid for answers that were lost.
 
-        Gaussians of that price stand for them; the delta set aside goes whole, since a one-shot event may be among them.
+        Gaussians of that price stand for them; the delta set aside is given up whole, as a one-shot event may be among them.
         """
         self._check_process()
         validate.share(share=share)
@@ -150,7 +150,7 @@ class AdditiveMeter(Counts):
         return sigma
 
     def _sigma(self, allowed: int, sampling: Sampling = FULL) -> float | None:
-        """The noise multiplier of a Gaussian that costs at most so many units; None where that is too little."""
+        """The noise multiplier of a Gaussian that costs at most ``allowed`` units; None where that is too little."""
         cost = self._cap.numerator * allowed / (self._cap.denominator * UNITS_PER_CAP)
         for _ in range(20):
             if cost < 1e-250:
@@ -291,9 +291,9 @@ class PlanMeter(Counts):
         return up(share) if counts <= self._remaining else math.inf
 
     def forfeit(self, share: float) -> Counter[Leaf]:
-        """Give up the plan to this share of its events: some may have happened, and nobody knows any more which.
+        """Give up the plan up to this share of its events: some may have happened, and it is not known which.
 
-        So as many are taken from *each* kind of event that is left: whichever of them happened, none happens twice.
+        So as many are taken from *each* kind of event that is left: whichever happened, none happens twice.
         """
         self._check_process()
         validate.share(share=share)

@@ -1,4 +1,4 @@
-"""Meters made by the trusted side from the terms that a method names, and the view that the method gets of them."""
+"""Meters, made by trusted code from the terms that a method names, and the view of them that the method gets."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def open_meter(budget: Budget, terms: object) -> Meter:
 
 
 def rebuilt_terms(terms: object) -> Terms:
-    """The same terms made anew of plain numbers and events: they come from a method, that is from strangers.
+    """The same terms made anew from plain numbers and events, because they come from an untrusted method.
 
-    Only the exact type is read, each field once; the copy is nobody else's.
+    Only the exact type is accepted, and each field is read once; no other code holds the copy.
     """
     if type(terms) is not Terms:
         raise TypeError(

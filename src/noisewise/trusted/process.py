@@ -1,8 +1,8 @@
-"""Which process this is: what belongs to one process is of no use in a forked copy of it.
+"""The identity of this process: a meter or a stream of one process must not be used in a forked copy of it.
 
-A forked copy of a meter would spend the same budget twice, and a forked stream would draw the same noise twice. The number of
-a process is not enough to tell a fork: numbers are used again, and after some generations a child has its ancestor's.
-So a fork is told by a counter *and* by the number, and either changed means forked.
+A forked copy of a meter would spend the same budget twice, and a forked stream would draw the same noise twice. A process id is
+not enough to detect a fork, because ids are reused: after some generations a child may have the id of its ancestor. So a fork is
+detected by a counter *and* by the id: if either has changed, the process was forked.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ Process = tuple[int, int, int]
 PR_SET_DUMPABLE = 4
 
 _forks = 0
-_born = int.from_bytes(
-    os.urandom(6), "big"
-)  # tells processes of several machines apart, which may have the same number
+_born = int.from_bytes(os.urandom(6), "big")  # processes of several machines may have the same id
 
 
 def _forked() -> None:
@@ -34,7 +32,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def this_process() -> Process:
-    """What tells this process from every other, its forks and its parent included."""
+    """Distinguishes this process from all others, including its forks and its parent."""
     return os.getpid(), _forks, _born
 
 
@@ -47,20 +45,19 @@ def hide_memory() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-# Settings of numpy, and of torch where it is in use, that are in force while rows are touched, whatever the caller has set.
-
+# --- settings of numpy and torch ---
 
 _lock = threading.Lock()
-_inside: list[None] = []  # one for each that is in force, in whatever thread
-_usual: list[Any] = []  # the caller's default type of torch, while there are any
+_inside: list[None] = []  # one for each ``own_settings`` in force, in any thread
+_usual: list[Any] = []  # the caller's default dtype of torch, while any is in force
 
 
 class own_settings:  # noqa: N801 (a statement's word, as those of contextlib)
-    """Whatever touches rows does so in here.
+    """Settings in which rows are processed, whatever the caller has set.
 
-    An overflow neither warns nor raises, because that would tell that some record made it. Where torch has been imported,
-    functions that one of its modes replaces (``torch.set_default_device`` is one) are its own, and new tensors are float32,
-    so that rows are always kept alike; a torch that is imported in here has had no time for other settings.
+    An overflow neither warns nor raises, because that would show that some record caused it. Where torch has been imported, no
+    mode of the caller replaces its functions (as ``torch.set_default_device`` does), and new tensors are float32, so that rows are
+    always stored alike; a torch that is first imported in here has no other settings yet.
     """
 
     __slots__ = ("_plain", "_silent", "_torch")
@@ -70,7 +67,9 @@ class own_settings:  # noqa: N801 (a statement's word, as those of contextlib)
         if torch is not None:
             self._plain = torch._C.DisableTorchFunction()
             self._plain.__enter__()
-            with _lock:  # torch has one default for all threads: who comes first sets it, who leaves last gives it back
+            with (
+                _lock
+            ):  # torch has one default for all threads: the first to enter sets it, the last to leave restores it
                 if not _usual:
                     _usual.append(torch.get_default_dtype())
                     if _usual[0] is not torch.float32:
@@ -81,7 +80,7 @@ class own_settings:  # noqa: N801 (a statement's word, as those of contextlib)
 
     def __exit__(self, *_: object) -> None:
         self._silent.__exit__(None, None, None)
-        torch = self._torch  # that of the beginning, whatever was imported or taken away since
+        torch = self._torch  # as it was on entry
         if torch is None:
             return
         try:

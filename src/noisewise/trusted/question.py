@@ -39,15 +39,12 @@ from .stores.protocol import HeldRecords
 from .stores.totals import Drawn, FloatRows, Floats, IntegerTotal
 from .units import MAX_ROWS_PER_PERSON, Unit
 
-# What a kind of question is proved for: said once, in its class. The curator refuses the rest, and so does ``verify``.
-
-
 CLOSE = 1e-3  # of noise that is rounded onto grids: more than a forger's statement can be off by
-ANY = ((math.ulp(0.0), math.inf),)  # of noise whose unit a trace does not tell
+ANY = ((math.ulp(0.0), math.inf),)  # of noise whose unit is not in the trace
 
 
 class AnswerLine(NamedTuple):
-    """What a trace and a statement say of an answer; ``parts``: of a count, in which a record is, where that is known."""
+    """The entries of a trace and a statement for an answer; ``parts``: how many parts of a count hold a record, if known."""
 
     clip: float | None
     facts: Facts
@@ -56,16 +53,14 @@ class AnswerLine(NamedTuple):
 
 
 class Proved:
-    """A kind of question: its name and words, what it is to an accountant, and all that its proof covers."""
+    """A kind of question: its name and words, its mechanism, and all that its proof covers. The curator and ``verify`` refuse the rest."""
 
     name: ClassVar[str] = ""
     words: ClassVar[str] = ""
     mechanism: ClassVar[type[Mechanism]] = Gaussian
     relations: ClassVar[tuple[Adjacency, ...]] = ADJACENCIES
     samplings: ClassVar[tuple[str, ...]] = ("full", "poisson", "fixed")
-    persons: ClassVar[int] = (
-        MAX_ROWS_PER_PERSON  # how many rows of one person may count; 0: it is proved for records alone
-    )
+    persons: ClassVar[int] = MAX_ROWS_PER_PERSON  # how many rows of a person may count; 0: proved for records alone
     mean: ClassVar[bool] = False  # whether the answer is divided by the number of records
     of_tensors: ClassVar[bool] = False  # whether a module's records have it, which are not rows of numbers
     sharded: ClassVar[bool] = False  # whether it is asked of shards of all records
@@ -103,7 +98,7 @@ class Proved:
 
     @classmethod
     def ranges(cls, how: Any, line: AnswerLine) -> Iterable[tuple[float, float]]:
-        """From where to where the noise of an answer may lie, by what is said of it; ``how`` has the event's noise."""
+        """The ranges in which the noise of an answer may lie, given its line; ``how`` has the event's noise."""
         return ANY
 
     @classmethod
@@ -167,7 +162,7 @@ def question(kind: Q) -> Q:
 
 
 def close() -> None:
-    """No question is registered from now on: called when the room is complete."""
+    """Register no question from now on: called when all modules are imported."""
     _closed.append(True)
 
 
@@ -184,7 +179,7 @@ def rebuilt(asked: object) -> Question:
 
 
 def plain(value: Any) -> Any:
-    """A plain float, bool, tuple or array of floats; a copy, so that nobody else holds it."""
+    """A plain float, bool, tuple or array of floats; a copy, which no other code holds."""
     kind = type(value)
     if value is None or kind is bool or kind is float:
         return value

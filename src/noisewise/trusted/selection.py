@@ -1,4 +1,4 @@
-"""The secret draws of a search: how many runs there are, of which candidates, and who is compared on."""
+"""The secret draws of a search: how many runs there are, of which candidates, and on which records they are compared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from . import validate
 from .arithmetic import generalized_scores
 from .events import FULL, Repetitions
-from .features.features import Features, features_anew
+from .features import Features, features_anew
 from .gate import Gate, secret
 from .meter import AdditiveMeter, PlanMeter
 from .models import Model
@@ -26,8 +26,8 @@ from .stores.sums import right_less_wrong, squared_errors
 from .stores.totals import Drawn, IntegerTotal
 from .units import Unit
 
-SCORED = 0.15  # of the records, which candidates are compared on and not trained on
-DEALING, DRAWING = 1 << 65, 1 << 68  # added to a simulation's seed: each use has draws of its own
+SCORED = 0.15  # the share of records on which candidates are compared, and not trained
+DEALING, DRAWING = 1 << 65, 1 << 68  # added to a simulation's seed: each use has its own draws
 
 
 def drawn_runs(law: Repetitions, candidates: int, seed: int | None) -> list[int]:
@@ -40,7 +40,7 @@ def drawn_runs(law: Repetitions, candidates: int, seed: int | None) -> list[int]
 
 
 def coins(records: int, *, seed: int | None, share: float = SCORED) -> NDArray[np.bool_]:
-    """Which records are compared on: each with probability ``share``, by a secret coin of its own.
+    """The records on which candidates are compared: each with probability ``share``, by its own secret coin.
 
     *Guarantee*: the coins do not depend on the records, are drawn under a fresh key and never shown; a record's coin goes by
     its place. Given the coins, neighbours differ in one record of one part, so whatever is private for each part by itself
@@ -53,17 +53,16 @@ def coins(records: int, *, seed: int | None, share: float = SCORED) -> NDArray[n
     return picked
 
 
-# The best of several finished models, each seen through rows as it takes them: one exponential mechanism over all.
+# --- the best of several finished models: one exponential mechanism over all of them ---
 #
-# Candidates of a search have features and losses of their own, so no one model's records hold them all. A panel lays the same
-# private rows out for each, adds up a bounded loss in integers, and chooses; no sum leaves it.
-
+# Candidates of a search have their own features and losses, so the records of one model do not serve them all. The same private
+# rows are laid out for each, a bounded loss is added up in integers, and one is chosen; no sum is released.
 
 SCORINGS = ("error", "loss")
 
 
 class Entrant(NamedTuple):
-    """A finished model with its theta, and the private rows as it takes them."""
+    """A finished model with its theta, and the private rows in its form."""
 
     model: Model
     theta: tuple[float, ...]
@@ -118,7 +117,7 @@ def choose_best(
 
 
 def _own(entrant: Entrant) -> Entrant:
-    """The same of plain numbers, which nobody else holds."""
+    """A copy made of plain numbers, which no other code holds."""
     own = Entrant(*entrant)
     return own._replace(theta=plain(own.theta), loss_bound=plain(own.loss_bound))
 

@@ -1,4 +1,4 @@
-"""Loops of the user's own: what counts one without a cap, and a batch of it, which the gate opens."""
+"""A user's own training loop: a meter without a cap that counts its events, and a batch of it, which the gate draws."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .stores.totals import Floats, IntegerTotal
 
 
 class Tally(NotCopied):
-    """Counts events, and pays for any."""
+    """Counts events and accepts all of them."""
 
     __slots__ = ("_events",)
 
@@ -37,10 +37,10 @@ class Tally(NotCopied):
 
 
 class Ticket:
-    """A batch of a loop of the user's own, paid for and drawn (``rows``). Its noise is made once.
+    """A batch of a user's own loop, paid for and drawn (``rows``). Its noise is made once.
 
-    *Guarantee*: every record's part of the totals has norm at most ``norm`` in their whole numbers, which whoever clips them
-    proves (:func:`~.stores.modules.margin`); so with noise of deviation noise * norm they are the event that was paid.
+    *Guarantee*: every record's part of the totals has norm at most ``norm`` in whole numbers, which the code that clips them
+    proves (:func:`~.stores.modules.margin`); so with noise of deviation noise * norm they are the event that was paid for.
     """
 
     __slots__ = ("_lock", "_noise", "_stream", "rows")

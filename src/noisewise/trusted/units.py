@@ -1,4 +1,4 @@
-"""What is protected: one record, or one person with all rows, of whom at most so many count; in numbers and in words."""
+"""The unit of privacy: one record, or one person with a bounded number of rows that count; in numbers and in words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from .events import FULL, Event, Sampling
 
 UNIT = "one record"
-CLIENT = "one client, all its rows"  # which count together, as one record
+CLIENT = "one client, all its rows"  # they count together, as one record
 PERSON = re.compile(r"one person, at most ([1-9][0-9]{0,6}) rows?")
 RELATIONS = {
     "add_remove": "with or without any one {}",
@@ -19,9 +19,9 @@ MAX_ROWS_PER_PERSON = 1 << 20  # that may count
 
 
 class Unit(NamedTuple):
-    """What is protected: a record (``rows`` is None), or a person with all rows, of whom at most so many count.
+    """The unit of privacy: a record (``rows`` is None), or a person of whom at most ``rows`` rows count.
 
-    One value says it everywhere. It is a tuple, which nobody who is shown it can write into.
+    It is a tuple, so that code that gets it cannot change it.
 
     >>> [Unit(rows).words for rows in (None, 1, 3)]
     ['one record', 'one person, at most 1 row', 'one person, at most 3 rows']
@@ -43,7 +43,7 @@ class Unit(NamedTuple):
         return adjacency == "replace_one" and self.most == 1
 
     def counted(self, sampling: Sampling = FULL, *, most: int = MAX_ROWS_PER_PERSON) -> int:
-        """The same, checked; what is proved for at most ``most`` rows of a person, or not for batches, is refused."""
+        """The same, checked; refused where the proof covers at most ``most`` rows of a person, or no batches."""
         rows = 1 if self.rows is None else self.rows
         if type(rows) is not int or not 1 <= rows <= MAX_ROWS_PER_PERSON:
             raise ValueError(
@@ -86,10 +86,7 @@ def relation(promise: Mapping[str, Any]) -> str:
     return RELATIONS[promise["adjacency"]].format(promise["unit"].split(",")[0].removeprefix("one "))
 
 
-# The trace of a run: every answered question, described by released facts only. Needs no torch.
-
-
-LOST = "lost"  # instead of a question: an answer that was paid for and not written down in time
+LOST = "lost"  # in a trace, in place of a question: an answer that was paid for but not recorded
 
 
 class Released(NamedTuple):

@@ -68,9 +68,6 @@ def one_of(choices: Sequence[str], **named: str) -> None:
             raise ValueError(f"{name} is {value!r}; pass one of {', '.join(repr(choice) for choice in choices)}")
 
 
-# Names that people type: what they may have meant.
-
-
 def did_you_mean(name: object, known: Iterable[object]) -> str:
     """What to add to a refusal of a name: the known one that is spelt most like it, if any is.
 

@@ -21,9 +21,9 @@ from ..accounts.purse import Purse
 from ..evidence.bought_quality import scored_by
 from ..methods.agd import choice_epsilon
 from ..tables.fit.fit import as_labels
+from ..trusted.accountants.base import least_scale, log_ratio
+from ..trusted.accountants.calibrate import price_of
 from ..trusted.accountants.gdp import mu_of
-from ..trusted.accountants.price import price_of
-from ..trusted.accountants.search import least_scale, log_ratio
 from ..trusted.events import BoundedRange, Event, Gaussian, leaves
 from ..trusted.gate import Gate
 from ..trusted.selection import SCORED, Entrant, choose_best, coins

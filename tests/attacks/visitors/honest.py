@@ -138,7 +138,7 @@ class OnTable(Descent):
     table: ClassVar[bool] = True
 
     def step(self, state, private, public):
-        from noisewise.trusted.features.features import Hats, even
+        from noisewise.trusted.features import Hats, even
 
         if state.step == 0:
             made = even([Hats(at, column.points, column.ranks, 4) for at, column in enumerate(private.facts.table)])

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from ...guest import method_named
 from ...methods import Method
 from ...trusted.events import FULL, Adjacency
-from ...trusted.features.features import TableColumn
+from ...trusted.features import TableColumn
 from ...trusted.losses import Loss, loss_named
 from ...trusted.models import Additive, Linear
 from ...trusted.units import RECORD, Unit

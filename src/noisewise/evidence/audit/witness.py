@@ -44,7 +44,7 @@ from ...asking import (
 from ...methods import Method
 from ...methods.base import Array, size_noise
 from ...trusted.events import FULL, BoundedRange, Sampling
-from ...trusted.features.features import Features
+from ...trusted.features import Features
 from ...trusted.noise import Stream
 from ...trusted.question import HowAsked, rebuilt
 from ...trusted.stores import records_of

@@ -24,7 +24,7 @@ from ...tables.fit.labels import Classes
 from ...tables.rows import Scaling
 from ...tables.schema import Column
 from ...tables.values import MISSING_WORDS, key
-from ...trusted.features.features import Codes, Features, Floats, Hats, Product, positions
+from ...trusted.features import Codes, Features, Floats, Hats, Product, positions
 
 TABLE_DIGITS = 10  # of the numbers in a table: single precision has 8
 FORMAT = "noisewise-export/1"

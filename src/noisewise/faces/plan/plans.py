@@ -40,7 +40,7 @@ from ...trusted.accountants.plan import (
 from ...trusted.accountants.selection import candidate_budget
 from ...trusted.accountants.terms import Budget
 from ...trusted.events import Adjacency, TruncatedNegativeBinomial
-from ...trusted.features.features import TableColumn
+from ...trusted.features import TableColumn
 from ...trusted.units import RECORD, Unit
 from .expected import Expected, clarity_for, expected
 

@@ -19,9 +19,8 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 
 from ...accounts import MeterView
-from ...trusted.features.features import Floats, check_scale, positions, values_at
-from ...trusted.questions.histograms import Histograms
-from ...trusted.questions.levels import ColumnLevels
+from ...trusted.features import Floats, check_scale, positions, values_at
+from ...trusted.questions.columns import ColumnLevels, Histograms
 
 POWERS = np.exp2(np.arange(-20.0, 65.0))
 COARSE = np.concatenate([-POWERS[::-1], [0.0], POWERS])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...trusted.events import Leaf, from_dict, leaves, to_dict
-from ...trusted.features.features import Block, Codes, Features, Floats, Hats, Product, TableColumn, even
+from ...trusted.features import Block, Codes, Features, Floats, Hats, Product, TableColumn, even
 from ...trusted.questions.gradient import Gradient
 from ...trusted.questions.moments import Count
 from ...trusted.units import Released

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...trusted.features.features import Features, Floats, Hats, Product
+from ...trusted.features import Features, Floats, Hats, Product
 
 MIN_KNOTS = 5  # with fewer there is nothing to smooth
 FAINT = 1e-3  # share of the records that every knot counts for, at least

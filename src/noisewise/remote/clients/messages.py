@@ -23,7 +23,7 @@ from ...tables.files import Dialect
 from ...tables.fit.labels import Classes, ClassesOrTarget, Target
 from ...tables.rows import Cells, Scaling
 from ...tables.schema import Schema
-from ...trusted.features.features import Features, Hats, Product, TableColumn
+from ...trusted.features import Features, Hats, Product, TableColumn
 from ...trusted.models import MLP, Additive, Linear, Model
 from ...trusted.stores.protocol import SUMS, Known, whole
 from ...trusted.stores.totals import Drawn, Integers

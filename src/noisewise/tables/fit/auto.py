@@ -11,8 +11,8 @@ from ...methods.additive import AdditiveDescent
 from ...methods.preparation.choices import KNOTS, MAX_HATS, MIN_CLARITY_FOR_PAIRS, Outline
 from ...statements.statement import training_budget
 from ...trusted.accountants.gdp import mu_of
-from ...trusted.features.features import TableColumn
-from ...trusted.questions.levels import ColumnLevels
+from ...trusted.features import TableColumn
+from ...trusted.questions.columns import ColumnLevels
 from ...trusted.units import RECORD, Unit
 from .build import AUTO, MAX_TABLE_COLUMNS, TABLES, method_for
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...trusted.features.features import Codes, Features, Floats, Hats, Product, TableColumn, values_at
+from ...trusted.features import Codes, Features, Floats, Hats, Product, TableColumn, values_at
 
 MISSING = "missing"
 MAX_VALUES = 64

@@ -25,7 +25,7 @@ from ...statements.standard_errors import standard_errors
 from ...statements.statement import Statement, make_statement, training_budget
 from ...train import RecordedAnswers, Records, StepProgress, Trained, refuse_batches, train
 from ...trusted.facts import facts_of
-from ...trusted.features.features import Features
+from ...trusted.features import Features
 from ...trusted.models import Additive, Model
 from ...trusted.process import own_settings
 from ...trusted.stores.protocol import Elsewhere

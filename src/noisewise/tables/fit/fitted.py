@@ -14,7 +14,7 @@ from ...asking import Gradient
 from ...methods.preparation.choices import names_of
 from ...statements.network import ROWS_PER_CHUNK, Network
 from ...statements.statement import Statement
-from ...trusted.features.features import Features, TableColumn
+from ...trusted.features import Features, TableColumn
 from ...trusted.losses import loss_named
 from ...trusted.units import UNIT, Released, Unit
 from ..encode import Encoder

@@ -1,9 +1,9 @@
 """What an event costs, by every accountant the library knows.
 
-One object per accountant (:class:`base.Accountant`), each in a module of this room: adding one is adding a file. They are
-found here, once, and asked for by name (:func:`base.accountant_named`); ``calibrate`` turns a budget into noise, ``choose``
-says which accountant a run gets, ``plan`` what a budget buys. Nothing here sees a record or imports torch: an epsilon can
-be computed, and audited, from an event list alone.
+There is one object per accountant (:class:`base.Accountant`), in a module of this package: to add one, add a file. They are found
+here, once, and looked up by name (:func:`base.accountant_named`). ``calibrate`` turns a budget into noise, ``choose`` picks the
+accountant of a run, ``plan`` shows what a budget buys. Nothing here sees a record or imports torch: an epsilon can be computed,
+and audited, from a list of events alone.
 """
 
 from importlib import import_module

@@ -1,14 +1,14 @@
 """What an accountant is, what its currency is, and which accountants there are.
 
-A module of this room defines one or more accountants and registers them with :func:`accountant`; no other file names them.
-What others need to know when they choose among them is said by the accountant itself.
+A module of this package defines one or more accountants and registers them with :func:`accountant`; no other file names them.
+The facts by which they are chosen are attributes of the accountant.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, TypeVar, get_args
@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar, get_args
 from .. import validate
 from ..events import ADJACENCIES, Adjacency, Event, FixedBatch, Leaf, Mechanism, Poisson, Repeated, Sampling
 from .common import Unpriceable, unsampled
-from .search import EventsAtNoise, least_scale, log_ratio
 
 if TYPE_CHECKING:
     from .terms import Budget
 
-UNITS_PER_CAP = (
-    1 << 100
-)  # a cap is cut into so many units, and every charge is rounded up to whole units: the sum is exact
+# A cap is divided into that many units, and every charge is rounded up to whole units: the sum is exact.
+UNITS_PER_CAP = 1 << 100
+EventsAtNoise = Callable[[float], list[Event]]  # the events at a scale of their noise
+Price = Callable[[Iterable[Event], float, str], float]
 
 
 class Accountant:
@@ -53,7 +53,7 @@ class Accountant:
         return self.name.upper()
 
     def prices(self, leaf: Leaf, adjacency: str) -> bool:
-        """Whether events of this kind have a price here; with too little noise one may be refused nevertheless."""
+        """Whether events of this kind have a price here; one with too little noise may still be refused."""
         kind = {Poisson: "poisson", FixedBatch: "fixed"}.get(type(leaf), "full")
         known = adjacency in self.relations and isinstance(unsampled(leaf), self.mechanisms) and kind in self.samplings
         return known and not (kind == "fixed" and adjacency == "add_remove")
@@ -64,7 +64,7 @@ class Accountant:
     delta: ClassVar[Callable[..., float] | None] = None
 
     def turn(self, counts: Counter[Leaf]) -> int | None:
-        """When ``auto`` asks it about these events: 0 alone, for it is exact; 1 first; 2 when those refuse; None never."""
+        """When ``auto`` asks it about these events: 0, alone, as it is exact; 1, first; 2, when those refuse; None, never."""
         return None
 
     def price(self, counts: Counter[Leaf], delta: float, adjacency: str) -> float:
@@ -147,7 +147,7 @@ ACCOUNTANTS: Mapping[str, Accountant] = MappingProxyType(_known)
 
 
 def accountant(kind: A) -> A:
-    """Register an accountant of this room: a price decides what is released, so strangers bring none."""
+    """Register an accountant of this package: a price decides what is released, so none is registered from elsewhere."""
     if _closed or not kind.__module__.startswith("noisewise.trusted.accountants."):
         raise TypeError(
             f"{kind.__name__} is not defined in the accounting room; an accountant lives there, with its proof"
@@ -162,7 +162,7 @@ def accountant(kind: A) -> A:
 
 
 def close() -> None:
-    """Put them in order; none is registered from now on: called when the room is complete."""
+    """Sort the accountants, and accept none from now on: called when all modules are imported."""
     ordered = sorted(_known.values(), key=lambda known: (known.rank, known.name))
     _known.clear()
     _known.update((known.name, known) for known in ordered)
@@ -184,7 +184,7 @@ def currencies() -> tuple[str, ...]:
 
 
 def accountant_named(name: str) -> Accountant:
-    """The accountant of this name; another is refused with the names that there are."""
+    """The accountant of this name; an unknown name is refused with a list of the known ones."""
     validate.one_of(names(), accountant=name)
     return _known[name]
 
@@ -201,3 +201,74 @@ def currency(budget: Budget, name: str, *, order: int | None = None, one_shot_de
         raise ValueError(f"one_shot_delta is {one_shot_delta!r}; pass a number from 0 to below delta={budget.delta}")
     delta = budget.delta if one_shot_delta == 0 else math.nextafter(budget.delta - one_shot_delta, 0.0)
     return _known[name].buy(budget.epsilon, delta, budget.adjacency, order)
+
+
+# -- the least noise with which a plan keeps within a budget, for a price that falls as the noise grows --------------
+
+
+def log_ratio(price: Price, plan: EventsAtNoise, budget: Budget) -> Callable[[float], float]:
+    """How far a plan is above the budget at a scale, as a log ratio of epsilons."""
+
+    def excess(scale: float) -> float:
+        value = price(plan(scale), budget.delta, budget.adjacency)
+        return math.log(max(value, 1e-300)) - math.log(budget.epsilon)
+
+    return excess
+
+
+def least_scale(
+    excess: Callable[[float], float], start: float, budget: Budget, *, factor: float = 1.5, tolerance: float = 1e-7
+) -> float:
+    """The least scale with excess <= 0, to a relative ``tolerance`` above: a bracket, then a safeguarded secant.
+
+    A plan without a price counts as too expensive; if no scale has a price, the first refusal is raised.
+    """
+    refusals: list[Unpriceable] = []
+
+    def at(scale: float) -> float:
+        try:
+            return excess(scale)
+        except Unpriceable as error:
+            refusals.append(error)
+            return math.inf
+
+    low = high = math.log(start)
+    f_low = f_high = at(start)
+    step = math.log(factor)
+    if math.isfinite(f_low):
+        step = min(max(step, 1.02 * abs(f_low)), 1.0)  # a price falls about as fast as the noise grows, or faster
+    while f_high > 0:
+        low, f_low = high, f_high
+        high += step
+        step = min(2 * step, 3.0)
+        if high > 30:
+            raise refusals[0] if refusals and math.isinf(f_high) else _too_small(budget)
+        f_high = at(math.exp(high))
+    while f_low <= 0:
+        high, f_high = low, f_low
+        low -= step
+        step = min(2 * step, 3.0)
+        if low < -30:
+            return math.exp(high)
+        f_low = at(math.exp(low))
+    for turn in range(60):
+        if high - low <= tolerance or f_high > -tolerance / 2:
+            break
+        if math.isinf(f_low) or turn % 4 == 3:
+            guess = (low + high) / 2
+        else:
+            guess = high - f_high * (high - low) / (f_high - f_low) + tolerance / 4
+        guess = min(max(guess, low + 0.01 * (high - low)), high - 0.01 * (high - low))
+        value = at(math.exp(guess))
+        if value > 0:
+            low, f_low = guess, value
+        else:
+            high, f_high = guess, value
+    return math.exp(high)
+
+
+def _too_small(budget: Budget) -> ValueError:
+    return ValueError(
+        f"epsilon={budget.epsilon}, delta={budget.delta} cannot be met by any noise with this accountant; "
+        "pass a larger epsilon or delta, fewer steps, or accountant='auto'"
+    )

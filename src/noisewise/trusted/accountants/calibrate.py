@@ -12,15 +12,77 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import validate
-from ..events import FULL, Adjacency, Event, FixedBatch, Gaussian, Poisson, Repeated, Sampling, plain_sampling, sampled
+from ..events import (
+    ADJACENCIES,
+    FULL,
+    Adjacency,
+    AtOrder,
+    Event,
+    FixedBatch,
+    Gaussian,
+    Leaf,
+    Poisson,
+    Repeated,
+    Sampling,
+    Selection,
+    plain_sampling,
+    sampled,
+)
 from . import gdp
-from .base import accountant_named, as_events, names
-from .common import count_leaves, is_gaussian
-from .price import accountants_for, price_of
-from .search import EventsAtNoise
+from .base import ACCOUNTANTS, EventsAtNoise, accountant_named, as_events, names
+from .common import Unpriceable, count_leaves, is_gaussian, unsampled
 from .terms import Budget
 
 Floats = npt.NDArray[np.float64]
+RENYI_ONLY = {AtOrder, Selection}
+
+
+def accountants_for(events: Event | Iterable[Event], adjacency: str) -> tuple[str, ...]:
+    """The accountants that ``auto`` asks, in order: a choice from public facts, so any of them may be taken.
+
+    One that is exact for these events is asked alone; else the tightest, and then those for what it refuses.
+
+    >>> from noisewise.events import Gaussian, Poisson
+    >>> accountants_for(Gaussian(1.0), "add_remove"), accountants_for(Poisson(0.1, Gaussian(1.0)), "add_remove")
+    (('gdp',), ('pld', 'rdp', 'gdp'))
+    """
+    return tuple(name for turn in _turns(count_leaves(events, adjacency)) for name in turn)
+
+
+def _turns(counts: Counter[Leaf]) -> list[list[str]]:
+    """The same in groups: the first with a price decides, and its least price counts."""
+    kinds = {type(unsampled(leaf)) for leaf in counts}
+    asked = {
+        name: None if kinds & RENYI_ONLY and not kinds <= {*known.mechanisms} else known.turn(counts)
+        for name, known in ACCOUNTANTS.items()
+    }
+    turns = sorted({turn for turn in asked.values() if turn is not None})
+    grouped = [[name for name in reversed(asked) if asked[name] == turn] for turn in turns]
+    return grouped[:1] if turns[0] == 0 else grouped
+
+
+def price_of(events: Event | Iterable[Event], delta: float, adjacency: str, accountant: str) -> tuple[str, float]:
+    """The accountant that "auto" settles on, or the one that was named, and its price: see ``calibrate.epsilon``."""
+    validate.open_unit(delta=delta)
+    if delta < 1e-300:
+        raise ValueError(f"delta is {delta!r}; pass at least 1e-300: floats end there")
+    validate.one_of(ADJACENCIES, adjacency=adjacency)
+    validate.one_of(("auto", *names()), accountant=accountant)
+    counts = count_leaves(events, adjacency)
+    if accountant != "auto":
+        return accountant, accountant_named(accountant).price(counts, delta, adjacency)
+    refusals: list[Unpriceable] = []
+    for turn in _turns(counts):
+        prices: list[tuple[float, str]] = []
+        for name in turn:
+            try:
+                prices.append((accountant_named(name).price(counts, delta, adjacency), name))
+            except Unpriceable as error:
+                refusals.append(error)
+        if prices:
+            price, name = min(prices)
+            return name, price
+    raise refusals[0]
 
 
 def epsilon(

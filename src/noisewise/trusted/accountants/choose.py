@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from .. import validate
 from ..events import FULL, Event, Gaussian, Sampling, plain_sampling, sampled
 from .base import ACCOUNTANTS, UNITS_PER_CAP, Accountant, accountant_named, currencies, currency, names
-from .calibrate import calibrate
+from .calibrate import accountants_for, calibrate
 from .common import Unpriceable, count_leaves
-from .price import accountants_for
 from .terms import Budget, Terms
 
 ONE_STEP = count_leaves(Gaussian(1.0), "add_remove")

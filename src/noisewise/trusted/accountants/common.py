@@ -1,4 +1,4 @@
-"""What every accountant shares: refusals, directed rounding, and sampling of mechanisms that are not Gaussian."""
+"""What all accountants share: refusals, directed rounding, and sampling of mechanisms that are not Gaussian."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from ..events import (
 )
 from . import special
 
-# Four units in the last place: more than the few correctly rounded operations of a closed form can lose.
+# Four units in the last place: more than the few correctly rounded operations of a closed form lose.
 UP = 1 + 2.0**-50
 DOWN = 1 - 2.0**-50
-# The least price of any event: what underflows is charged this, never zero.
+# The least price of any event: one that underflows is charged this, never zero.
 FLOOR = 1e-280
 
 
@@ -38,7 +38,7 @@ PLAIN = frozenset({float, int, str, tuple})
 
 
 def kept(most: int) -> Callable[[F], F]:
-    """``lru_cache`` for prices: only for plain numbers and words, since others can say that they equal what they are not."""
+    """``lru_cache`` for prices, only for plain numbers and strings: other objects could claim to equal what they are not."""
 
     def remembering(function: F) -> F:
         cached = lru_cache(maxsize=most)(function)
@@ -168,10 +168,10 @@ def split_delta(events: Event | Iterable[Event], adjacency: str) -> tuple[Counte
     """Take the deltas out of one-shot events: what remains is pure, and the sum of the deltas is returned rounded up.
 
     *Guarantee*: if what remains is (epsilon, delta)-DP, everything is (epsilon, delta + sum)-DP, adaptively too.
-    An (epsilon_i, delta_i)-DP answer is post-processing of one that tells all with probability delta_i and is
-    epsilon_i-DP otherwise (Kairouz, Oh & Viswanath 2015). While nothing has been told, both neighbours carry the same
-    weights, so the hockey-stick divergence of the rest bounds theirs; the chance that anything is told is at most the
-    sum of the deltas.
+    An (epsilon_i, delta_i)-DP answer is post-processing of one that reveals everything with probability delta_i and is
+    epsilon_i-DP otherwise (Kairouz, Oh & Viswanath 2015). While nothing has been revealed, both neighbours carry the same
+    weights, so the hockey-stick divergence of the rest bounds theirs; the probability that anything is revealed is at most
+    the sum of the deltas.
     """
     counts, pure, total = count_leaves(events, adjacency), Counter[Leaf](), 0.0
     for leaf, count in counts.items():
@@ -196,9 +196,6 @@ def rest_of_delta(delta: float, taken: float) -> float:
     return left
 
 
-# What a difference in an unknown direction of a plane costs under Gaussian noise.
-
-
 def pair_mu(e: float, delta: float) -> float:
     """The largest m <= sqrt(2 e) with sqrt(2 pi) m exp(e) Phi(-e/m - m/2) <= delta, rounded down.
 
@@ -211,9 +208,6 @@ def pair_mu(e: float, delta: float) -> float:
         within = math.log(m * math.sqrt(2 * math.pi)) + e + float(special.log_ndtr(-e / m - m / 2)) <= math.log(delta)
         low, high = (m, high) if within else (low, m)
     return low * (1 - 1e-9)
-
-
-# Several noised sums of the same batch as one event.
 
 
 def joint_noise(*noise_multipliers: float) -> float:

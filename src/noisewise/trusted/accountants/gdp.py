@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 from .. import validate
 from ..events import Adjacency, Event, FixedBatch, Gaussian, Leaf, Poisson, Sampling, sampled
 from . import special
-from .base import Accountant, Currency, accountant
+from .base import Accountant, Currency, EventsAtNoise, accountant, least_scale
 from .common import DOWN, FLOOR, UP, check_relation, gaussian_scale, rest_of_delta, selection, split_delta
-from .search import EventsAtNoise, least_scale
 
 if TYPE_CHECKING:
     from .terms import Budget

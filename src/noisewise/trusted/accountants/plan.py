@@ -29,7 +29,7 @@ from .terms import Budget
 STEPS = (10, 50, 100, 500, 1000)
 RATES = (0.01, 0.1)
 RATIOS = (1.0, 0.1, 0.01)
-SIZE, FEATURES = 10_000, 20  # examples, for those who have no numbers yet
+SIZE, FEATURES = 10_000, 20  # examples
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +96,11 @@ def plan_rows(
             accountant, noises = _noises(budget, sampling, count)
             noise = noises[accountant]
             assert noise is not None
-            ratio = persons * math.sqrt(features + 1) * noise / (share * size)
+            batch = share * size
+            ratio = persons * math.sqrt(features + 1) * noise / batch
             others = tuple((name, value) for name, value in noises.items() if name != accountant)
-            rows.append(
-                PlanRow(
-                    sampling,
-                    count,
-                    noise,
-                    accountant,
-                    others,
-                    share * size,
-                    share * count,
-                    noise * clip / (share * size),
-                    ratio,
-                    ratio / math.sqrt(count),
-                )
-            )
+            priced = sampling, count, noise, accountant, others
+            rows.append(PlanRow(*priced, batch, share * count, noise * clip / batch, ratio, ratio / math.sqrt(count)))
     return rows
 
 
@@ -159,10 +148,10 @@ def in_words(rows: Sequence[PlanRow]) -> str:
     ]
     for sampling in best:
         if sampling != least.sampling:
-            ends = (first, last) = _ends([row for row in rows if row.sampling == sampling])
+            of_kind = [row for row in rows if row.sampling == sampling]
             costs = " and ".join(
                 f"{row.run_ratio / least.run_ratio:.2f} times as much with {row.steps:,} steps"
-                for row in (ends if first != last else ends[:1])
+                for row in dict.fromkeys((of_kind[0], of_kind[-1]))
             )
             share = 100 * sampling[1] if len(sampling) == 2 else 100
             lines.append(f"{_capital(sampling_name(sampling))}: {costs}; a step reads {share:g} % of the records.")
@@ -176,7 +165,7 @@ def in_words(rows: Sequence[PlanRow]) -> str:
 
 
 def persons_in_words(rows: Sequence[PlanRow], unit: Unit) -> str:
-    """What it costs that a person may have so many rows that count.
+    """What it costs that several rows of a person count.
 
     >>> persons_in_words(plan_rows(Budget(1.0, 1e-6), steps=[10], rates=[], unit=Unit(3)), Unit(3))[:58]
     'That 3 rows of a person count costs 3 times the noise: bes'
@@ -189,10 +178,6 @@ def persons_in_words(rows: Sequence[PlanRow], unit: Unit) -> str:
         f"{noise:.3g} instead of {noise / k:.3g}, and it takes {k} times the records to make up for it. Batches are drawn "
         "of rows and have no price for persons."
     )
-
-
-def _ends(rows: Sequence[PlanRow]) -> tuple[PlanRow, PlanRow]:
-    return rows[0], rows[-1]
 
 
 def _capital(text: str) -> str:

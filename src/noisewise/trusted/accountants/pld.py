@@ -22,9 +22,8 @@ import numpy.typing as npt
 from .. import validate
 from ..events import ApproximateDP, BoundedRange, Event, FixedBatch, Gaussian, Leaf, Poisson, leaves
 from . import gdp, rdp, special
-from .base import Accountant, accountant
+from .base import Accountant, EventsAtNoise, accountant, least_scale, log_ratio
 from .common import DOWN, UP, Unpriceable, approximate, count_leaves, gaussian_scale, is_gaussian
-from .search import EventsAtNoise, least_scale, log_ratio
 
 if TYPE_CHECKING:
     from .terms import Budget
@@ -57,21 +56,17 @@ def epsilon_of(
             f"to about {slack:.1g}; pass a larger delta or use accountant='rdp'"
         )
     interval = _interval(counts, adjacency, bins or max(COARSE, FINE // len(counts)))
+    total: Any = None
     try:
-        return _composed(counts, adjacency, interval, delta - slack)
+        for leaf, count in counts.items():
+            single = _distribution(leaf, adjacency, interval)
+            composed = single.self_compose(count) if count > 1 else single
+            total = composed if total is None else total.compose(composed)
+        return float(total.get_epsilon_for_delta(delta - slack)) * UP
     except OverflowError as error:
         raise Unpriceable(
             "the privacy losses of these events are too large for PLD; use more noise or accountant='rdp'"
         ) from error
-
-
-def _composed(counts: Counter[Leaf], adjacency: str, interval: float, delta: float) -> float:
-    total: Any = None
-    for leaf, count in counts.items():
-        single = _distribution(leaf, adjacency, interval)
-        composed = single.self_compose(count) if count > 1 else single
-        total = composed if total is None else total.compose(composed)
-    return float(total.get_epsilon_for_delta(delta)) * UP
 
 
 def _merged(counts: Counter[Leaf], adjacency: str) -> Counter[Leaf]:

@@ -23,10 +23,9 @@ from ..events import (
     TruncatedNegativeBinomial,
 )
 from . import gdp, rdp
-from .base import Currency
+from .base import Currency, least_scale, log_ratio
 from .common import DOWN, UP, Unpriceable, gaussian_scale
 from .repetitions import chance_missed, mean_runs
-from .search import least_scale, log_ratio
 from .terms import Budget
 
 CLOSE = 1e-4  # what a candidate may spend is rounded down by about this share
@@ -48,7 +47,7 @@ def as_approximate(event: Event | Iterable[Event], delta: float, adjacency: Adja
 
 
 def whole_of(currency: Currency) -> Event:
-    """A run that a filter of this currency stops, as one event: all that its cap lets through.
+    """A run under a filter of this currency, as one event: all that its cap admits.
 
     A GDP filter with cap mu^2 is mu-GDP, as a Gaussian is; its noise multiplier is rounded down, so the price rounds up. An
     RDP filter is known at its own order. A zCDP or tCDP filter is no Gaussian and is refused.

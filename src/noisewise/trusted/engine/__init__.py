@@ -1,7 +1,7 @@
 """Clipped sums of gradients for any module, each record alone: one pass, norms from books, one reweighted product.
 
-Trusted code: it touches private rows, and what it returns is private until noise is added. Sums are floats; what that
-means for a promise is said where they become whole numbers (:mod:`noisewise.trusted.stores.modules`).
+Trusted code: it touches private rows, and what it returns is private until noise is added. Sums are floats; what their rounding
+means for a promise is proved where they become whole numbers (:mod:`noisewise.trusted.stores.modules`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which functions of torch a module may use on a record, and which not.
 
-Plain lists. Each function of ``NAMES`` was tested over torch's own operator table: a record's results and gradients
-do not depend on the other records, whatever these hold (``tests/engine/operator_table.py``, docs/operations.md). What
-is not in the lists was not tested, and is not allowed.
+Plain lists. Each function of ``NAMES`` was tested over torch's own operator table: a record's results and gradients do not depend on
+the values of other records (``tests/engine/operator_table.py``, docs/operations.md). A function that is not listed was not tested,
+and is refused.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ NAMES = {
     for space in SPACES
 }
 
-# They tell shapes, types and the like, which are public, and no values.
+# They return shapes, types and other public facts, never values.
 _FACTS = """
     __len__ device dim dtype element_size get_device is_complex is_conj is_cpu is_cuda
     is_floating_point is_inference is_ipu is_leaf is_maia is_meta is_mkldnn is_mps is_mtia is_neg is_nested is_pinned
@@ -137,7 +137,7 @@ _RAISES = """
 """
 RAISES: frozenset[str] = frozenset(_RAISES.split())
 
-# Allowed in a form of the engine's own only (rules/values.py, rules/embedding.py): what torch's form does wrong.
+# Allowed in a form of the engine's own only (rules/values.py, rules/layers.py): what torch's form does wrong.
 _GUARDED: dict[str, str] = {
     "the gradient of what is not a number depends on its place in memory": "celu elu hardshrink hardswish hardtanh logit relu6 selu softshrink",
     "an id out of range reads another record's table if the table is a record's own": "embedding",

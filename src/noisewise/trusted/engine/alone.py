@@ -30,12 +30,12 @@ HOOKS = "hooks on saved tensors (checkpointing, offloading) see all records at o
 
 
 class Failed(RuntimeError):
-    """A function raised in a pass, whatever the module made of that."""
+    """A function raised in a pass, even if the module caught the exception."""
 
 
 @contextmanager
 def opened(tape: Tape, *things: Any, seed: int | None = None) -> Iterator[None]:
-    """The level of a pass: each record alone, the tape watching; ``things`` (module, loss) are left as they were."""
+    """Open the level of a pass: each record alone, recorded by the tape; ``things`` (module, loss) are restored afterwards."""
     if torch.is_anomaly_enabled():
         tape.refuse("torch's search for anomalies is on, which stops at a record that is not finite; switch it off")
     if coarse := too_coarse(tape.token.device.type):
@@ -59,14 +59,11 @@ def opened(tape: Tape, *things: Any, seed: int | None = None) -> Iterator[None]:
 
 @contextmanager
 def random_from(seed: int | None, device: torch.device) -> Iterator[None]:
-    """What the module draws, it draws from this seed; generators that others read stay where they were."""
+    """The module draws from this seed; the generators of the caller stay as they were."""
     if seed is None:
         yield
         return
-    own = {
-        torch.default_generator,
-        generator_of(device),
-    }  # torch.manual_seed would note where it is called from, each time
+    own = {torch.default_generator, generator_of(device)}  # torch.manual_seed is slow: it records its caller each time
     before = [(generator, generator.get_state()) for generator in own]
     try:
         for generator in own:
@@ -101,7 +98,7 @@ class LossOfOne:
             self.call.reduction = "none"  # type: ignore[attr-defined]
 
     def of_rows(self, rows: int, outputs: Any, *targets: Any) -> Any:
-        """What the loss gives of so many rows; for each of them where it was asked for single entries."""
+        """The loss of ``rows`` rows; one number for each row where single entries were requested."""
         values = self.call(outputs, *targets)
         if not isinstance(values, Tensor) or self.how not in ("mean", "sum"):
             return values
@@ -166,7 +163,7 @@ def outputs_of(tape: Tape, values: Any, show: Callable[[Tensor, Tensor], Tensor]
 
 
 def too_coarse(kind: str) -> str | None:
-    """What makes products on such a device rounder than their type says, if anything does."""
+    """The setting that makes products on such a device coarser than their type, if there is one."""
     if kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind):
         return "autocast is on"
     if kind == "cuda" and torch.backends.cuda.matmul.allow_tf32:

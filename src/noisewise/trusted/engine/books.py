@@ -24,16 +24,14 @@ class Tracked:
 
     value: Tensor
     number: int
-    shape: (
-        torch.Size
-    )  # of what the books are kept of: the whole parameter, where this is its transpose or some rows of it
+    shape: torch.Size  # of the whole parameter, also where this is its transpose or some of its rows
     part: slice | None = None
     turned: bool = False
     made: tuple[Any, Any, int] | None = None
 
 
 class Books:
-    """Gradients of so many records, of each of the parameters."""
+    """Gradients of each of the parameters for a batch of records."""
 
     def __init__(self, parameters: Sequence[Tensor], batch: int) -> None:
         self.parameters, self.batch, self.scale = parameters, batch, 1.0
@@ -46,7 +44,7 @@ class Books:
         self._queued = False
 
     def leave_out(self, bad: Tensor) -> None:
-        """Count these records as zero: (batch,) of truth values."""
+        """Count these records as zero: (batch,) booleans."""
         self.bad = bad if self.bad is None else self.bad | bad
 
     def book(self, key: Tracked | None, entry: Callable[[], Entry]) -> None:

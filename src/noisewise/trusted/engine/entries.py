@@ -1,4 +1,4 @@
-"""What one use of a parameter leaves behind: every record's gradient of it, in factors, not multiplied out.
+"""What one use of a parameter books: every record's gradient of it, in factors that are not multiplied out.
 
     Direct   the gradients themselves, where they are small (biases, norms, small windows)
     Outer    sum over positions t of b_t a_t^T: a dense layer, or a convolution as windows
@@ -20,9 +20,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-MAX_GRADIENT_NUMBERS = (
-    2**24
-)  # numbers that gradients of single records may take at a time, where there is no way around them
+MAX_GRADIENT_NUMBERS = 2**24  # of gradients of single records that are held at a time
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class Entry(ABC):
 
     @property
     def kind(self) -> torch.dtype:
-        """Of the numbers, the coarser one where there are two."""
+        """The type of the numbers; the coarser one where there are two."""
         parts = [getattr(self, name).dtype for name in ("gradients", "a", "b", "x") if hasattr(self, name)]
         return min(parts, key=lambda kind: torch.finfo(kind).bits)
 
@@ -115,7 +113,7 @@ def by_record(factors: Tensor, like: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Direct(Entry):
-    """Gradients as they are, records first: what norms are found of is what is summed."""
+    """Gradients as they are, records first: norms and sums are of the same numbers."""
 
     gradients: Tensor
     shape: torch.Size

@@ -1,4 +1,4 @@
-"""What is public about a module before a private row runs through it."""
+"""What is public about a module before it sees a private row."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Layout:
         return sum(shape.numel() for shape in self.shapes)
 
     def parameters(self, module: nn.Module) -> list[nn.Parameter]:
-        """What trains, in order; refused if that is no longer what was rehearsed."""
+        """The trained parameters, in order; refused if they are no longer those of the rehearsal."""
         named = trainable(module)
         if tuple(named) != self.names or tuple(value.shape for value in named.values()) != self.shapes:
             raise Refused(
@@ -60,7 +60,7 @@ def trainable(module: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def layout_of(module: nn.Module) -> Layout:
-    """The parameters of a module, before anything is known of what they do."""
+    """The parameters of a module, before the rehearsal."""
     named = trainable(module)
     frozen = tuple(name for name, value in module.named_parameters() if not value.requires_grad)
     return Layout(tuple(named), tuple(value.shape for value in named.values()), frozen)

@@ -1,8 +1,8 @@
-"""A module and its loss on made-up rows, before any private one: a pass against a plain loop over single records.
+"""A module and its loss on made-up rows, before any private row: a pass is compared with a plain loop over single records.
 
-This is about correctness: that norms and sums are those of the loop, that what the module does in a batch is what it does for each
-record alone (else its owner means something else than is trained), and that nothing fails for reasons that all records
-share. That records do not mix does not rest on it (:mod:`.alone`).
+This checks correctness: norms and sums are those of the loop, the module does in a batch what it does for each record alone (else
+something else would be trained than its owner means), and nothing fails for reasons that all records share. That records do not
+mix does not rest on it (:mod:`.alone`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _HINTS = {
 
 
 class Quiet(TorchFunctionMode):
-    """Nothing random happens in here: dropout passes everything on, and whatever is drawn is a half."""
+    """Nothing is random in here: dropout passes everything on, and every random number is 1/2."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -68,7 +68,7 @@ class Quiet(TorchFunctionMode):
 
 
 def rehearsed(module: nn.Module, inputs: Sequence[Spec], targets: Sequence[Spec] = (), loss: Any = None) -> Layout:
-    """What was found of a module that treats every record by itself; :class:`Refused` otherwise."""
+    """The layout of a module that treats every record by itself; any other module is :class:`Refused`."""
     check_torch()
     refuse_layers(module)
     if not trainable(module):
@@ -86,7 +86,7 @@ def rehearsed(module: nn.Module, inputs: Sequence[Spec], targets: Sequence[Spec]
             with _plain_settings(own):  # in the module's own kind of numbers, some of which may be too coarse
                 _Rehearsal(_copied(module), own, inputs, targets, _copied(loss)).consistent(layout)
             return layout
-        except Exception as error:  # made-up rows only: whatever it says is public
+        except Exception as error:  # made-up rows only: its message is public
             first = first or error
             if isinstance(error, Refused) and error.__cause__ is None:
                 first = error
@@ -97,11 +97,11 @@ def rehearsed(module: nn.Module, inputs: Sequence[Spec], targets: Sequence[Spec]
 
 
 def _explained(error: Any) -> Refused:
-    said = (str(error).splitlines() or [""])[0]
+    first_line = (str(error).splitlines() or [""])[0]
     hint = next((hint for part, hint in _HINTS.items() if part in str(error)), "")
     return Refused(
         "the module or the loss fails on made-up rows of the shapes it was given, each run alone as a batch of one: "
-        f"{hint or f'{type(error).__name__}: {said}'}"
+        f"{hint or f'{type(error).__name__}: {first_line}'}"
     )
 
 
@@ -175,7 +175,7 @@ class _Rehearsal:
         return tape, losses.detach()
 
     def _first(self, layout: Layout) -> Layout:
-        """What is made at the first call and kept, how many classes there are, and how pictures lie."""
+        """The layout after the first calls: lazy parts are made, classes counted, and the memory layout of pictures chosen."""
         inputs, _ = self.rows(3, "usual")
         outputs = pytree.tree_leaves(self.module(*[value.clone() for value in inputs]))
         scores = next((value for value in outputs if isinstance(value, Tensor) and value.dim() > 1), None)
@@ -193,7 +193,7 @@ class _Rehearsal:
         by_pixel = replace(layout, channels_last=True)
         try:
             tape, _ = self._pass(by_pixel, *self.rows(3, "usual"))
-        except Exception:  # whatever it says is said again, or does not matter
+        except Exception:  # it is raised again by a later pass, or does not matter
             return layout
         return by_pixel if tape.laid_out else layout
 
@@ -240,7 +240,7 @@ class _Rehearsal:
 
     @torch.no_grad()
     def _in_a_batch(self, inputs: Any, targets: Any, alone: list[Tensor]) -> None:
-        """Refuse what means something else in a batch than record by record, such as a mean over the batch."""
+        """Refuse a module that does something else in a batch than record by record, such as a mean over the batch."""
         outputs, own = self.module(*[value.clone() for value in inputs]), torch.stack(alone)
         whole = self._made_up(outputs) if self.loss is None else self.loss.of_rows(len(own), outputs, *targets)
         same = 1e-6 if self.kind == torch.float64 else 1e-3

@@ -1,4 +1,4 @@
-"""What a module keeps from one pass to the next: nothing of a record, no buffer that changes, no hook that sees all records."""
+"""The state of a module between passes: nothing of a record, no buffer that changes, no hook that sees all records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCH_NORMS = nn.modules.batchnorm._BatchNorm
 
 
 def refuse_layers(module: nn.Module) -> None:
-    """Refuse what cannot be made private whatever the records: batch norms that train, hooks on gradients, scripts."""
+    """Refuse parts that can never be private: batch norms in training, hooks on gradients, scripts."""
     hooked = of_torch._global_backward_hooks or of_torch._global_backward_pre_hooks
     for name, part in module.named_modules():
         where = name or "the module"
@@ -41,9 +41,9 @@ def refuse_layers(module: nn.Module) -> None:
 
 
 class ModuleState:
-    """What module and loss hold: two calls on made-up rows must leave it as it is.
+    """The state of module and loss, which two calls on made-up rows must not change.
 
-    An attribute that is set to another tensor is no matter: it is given back after each pass.
+    An attribute that is set to another tensor does no harm: it is restored after each pass.
     """
 
     def __init__(self, *things: Any) -> None:
@@ -81,7 +81,7 @@ def _parts(things: Sequence[Any]) -> Iterator[tuple[Any, str]]:
 
 
 def _written(value: Any, where: str) -> Any:
-    """A value as bytes, whatever it is made of; what cannot be written down, by who it is."""
+    """A value as bytes; one that cannot be pickled, by its identity."""
     if isinstance(value, Iterator):
         raise Refused(f"{where} is an iterator, so that records would be treated by how many came before; leave it out")
     try:
@@ -94,12 +94,12 @@ KeptState = list[tuple[Any, dict[str, Any], dict[str, Any]]]
 
 
 def before_pass(*things: Any) -> KeptState:
-    """What every part of module and loss holds."""
+    """The attributes of every part of module and loss."""
     return [(part, part.__dict__.copy(), {**getattr(part, "_buffers", {})}) for part, _ in _parts(things)]
 
 
 def after_pass(kept: KeptState) -> None:
-    """Give back what a pass has set, so that every pass begins alike; refuse a list or dict that has taken in something of a record."""
+    """Restore the attributes, so that all passes begin alike; refuse a list or dict that now holds a tensor of a record."""
     for part, before, buffers in kept:
         own = part.__dict__
         if own.keys() != before.keys() or any(own[name] is not value for name, value in before.items()):

@@ -1,12 +1,12 @@
 """The books of one pass in which every record is alone: a function mode under functorch's batch level.
 
-The module and its loss see one record, as a batch of one; under the level lies a tensor of all of them. The mode sees every
-torch function. It lets through those that were tested to keep records apart (:mod:`.allowed`), and where one is given a trainable
-parameter a rule runs in its place: the same function, whose backward pass computes the gradient of the input alone and books
-what the parameter's gradient is made of (:mod:`.entries`). What no rule knows gets the parameter repeated for every record
-(a view), whose gradient comes back record by record. Nothing runs twice, and the module is not wrapped.
+The module and its loss see one record, as a batch of one; under the level is a tensor of all records. The mode sees every torch
+function. It lets through those that were tested to keep records apart (:mod:`.allowed`). Where one is given a trainable parameter, a
+rule runs instead: the same function, whose backward pass computes the gradient of the input only and books the factors of the
+parameter's gradient (:mod:`.entries`). A function without a rule gets the parameter repeated for every record (a view), whose
+gradient comes back record by record. Nothing runs twice, and the module is not wrapped.
 
-Tensors that hold records carry the mark of their pass: one that a module kept from an earlier pass is refused.
+Tensors of records carry the mark of their pass: a tensor that a module kept from an earlier pass is refused.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ PARTED = {  # functions in Python whose parts have rules for parameters
 
 
 def rule(*names: Any, always: bool = False, both: bool = False) -> Callable[[Rule], Rule]:
-    """Register what runs in place of these torch functions; a rule gives NotImplemented for what it does not know."""
+    """Register what runs in place of these torch functions; a rule returns NotImplemented for a case that it does not cover."""
 
     def registered(run: Rule) -> Rule:
         for name in names:
@@ -73,10 +73,10 @@ class Tape(Books, TorchFunctionMode):
         Books.__init__(self, parameters, batch)
         TorchFunctionMode.__init__(self)
         self.channels_last, self.mark, self.level = channels_last, object(), 0
-        self.generator, self.seed = generator_of(self.token.device), 0  # and what it was seeded by as the pass began
-        self.failed: str | None = None  # the function that raised first, whatever the module made of that
+        self.generator, self.seed = generator_of(self.token.device), 0  # and its seed when the pass began
+        self.failed: str | None = None  # the function that raised first, even if the module caught it
         self.spread = 0  # numbers a record of parameters without a rule
-        self.pooled = self.laid_out = False  # pictures were pooled; and nothing that leaves the module lies by pixel
+        self.pooled = self.laid_out = False  # pictures were pooled; and no output of the module is laid out by pixel
         self.tracked = {id(value): Tracked(value, number, value.shape) for number, value in enumerate(parameters)}
         self._spread: dict[int, Tensor] = {}
 
@@ -86,7 +86,7 @@ class Tape(Books, TorchFunctionMode):
         kwargs = kwargs or {}
         if func in FACT and PLAIN.issuperset(types):
             return func(*args, **kwargs)
-        records = True  # as long as it is not known
+        records = True  # until it is known
         try:
             if current_level() != self.level:  # another level hides what is a record
                 self.refuse(TRANSFORMED)
@@ -126,7 +126,7 @@ class Tape(Books, TorchFunctionMode):
         return func(*args, **kwargs)
 
     def let_through(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """A function of records: by a rule, as it is if it was tested, in its parts if torch wrote it in Python, or not at all."""
+        """A function of records: by its rule, as it is if it was tested, in its parts if torch wrote it in Python, or refused."""
         func = CLEARED.get(func, func)
         run = ALWAYS.get(func)
         if run is not None:
@@ -180,7 +180,7 @@ class Tape(Books, TorchFunctionMode):
         return self.tracked.get(id(value)) if isinstance(value, Tensor) else None
 
     def shared(self, *values: Tensor | None) -> bool:
-        """Whether all records share these, and what trains of them is a parameter as it is."""
+        """Whether all records share these tensors, and none of them was computed from parameters."""
         keys = [self.key(value) for value in values]
         return not any(value is not None and is_batched(value) for value in values) and not any(
             key is not None and key.made is not None for key in keys
@@ -200,9 +200,9 @@ class Tape(Books, TorchFunctionMode):
         return inside
 
     def legal(self, ids: Tensor, low: int, high: int, also: int | None = None) -> Tensor:
-        """Places of all records (under the level): those outside of low .. high - 1 become ``low``.
+        """Indices of all records (under the level): those outside of low .. high - 1 become ``low``.
 
-        One out of range would raise for the whole batch. Its record counts as zero instead; ``also`` is legal.
+        An index out of range would raise for the whole batch. Its record counts as zero instead; ``also`` is legal too.
         """
         out = (ids < low) | (ids >= high)
         if also is not None:
@@ -211,7 +211,7 @@ class Tape(Books, TorchFunctionMode):
         return ids.masked_fill(out, max(low, 0))
 
     def legal_of_one(self, ids: Tensor, low: int, high: int) -> Tensor:
-        """The same for one record's numbers (above the level); those that every record shares stay as they are."""
+        """The same for one record's indices (above the level); those that all records share stay as they are."""
         whole = None if ids.dtype == torch.bool or ids.is_floating_point() else self.physical(ids)
         if whole is None:
             return ids
@@ -220,14 +220,14 @@ class Tape(Books, TorchFunctionMode):
         return self.wrapped(checked)
 
     def only_where(self, good: Tensor) -> None:
-        """Leave out records for which one of these truth values (above the level) is false."""
+        """Leave out records for which one of these booleans (above the level) is false."""
         whole = self.physical(good)
         if whole is not None:
             with below():
                 self.leave_out(~whole.reshape(len(whole), -1).all(1))
 
     def repeated(self, key: Tracked) -> Tensor:
-        """A parameter as every record's own, whose gradient is booked record by record; or what is made of such."""
+        """A parameter repeated for every record, with gradients booked record by record; or what is computed from such."""
         found = self._spread.get(id(key))
         if found is None:
             if key.made is not None:
@@ -244,7 +244,7 @@ class Tape(Books, TorchFunctionMode):
         return found
 
     def booked(self, result: Tensor, book: Callable[..., None], *given: Tensor) -> Tensor:
-        """A result (under the level) of ``given`` and detached parameters: ``book`` gets its gradient and what was given."""
+        """A result (under the level) of ``given`` and detached parameters: ``book`` gets its gradient and ``given``."""
         booked: Tensor = _Booked.apply(self.token, result, book, *given)
         return booked
 
@@ -256,7 +256,7 @@ class Tape(Books, TorchFunctionMode):
         return map_tensors(one, values)
 
     def made(self, found: Any, func: Any, args: Any, kwargs: Any, **known: Any) -> Any:
-        """What parameters alone are turned into is tracked in their place; ``known``: what else is known of it."""
+        """Track a result that was computed from parameters only; ``known``: further fields of :class:`.books.Tracked`."""
         given = map_tensors(lambda value: self.tracked.get(id(value), value), (args, kwargs))
         for place, value in enumerate(tensors_in(found)):
             if value.requires_grad:
@@ -265,7 +265,7 @@ class Tape(Books, TorchFunctionMode):
         return found
 
     def free(self) -> None:
-        """Forget the books, and what was kept for them."""
+        """Forget the books and all tracked tensors."""
         super().free()
         self.tracked.clear()
         self._spread.clear()
@@ -315,14 +315,14 @@ def map_tensors(change: Callable[[Tensor], Any], values: Any) -> Any:
 
 
 def name_of(func: Any) -> str:
-    """A function as one would look it up."""
+    """The name under which a function is documented."""
     owner = getattr(func, "__self__", None)
     name = getattr(func, "__name__", str(func))
     return getattr(owner, "__name__", name) if name in ("__get__", "__set__") else name
 
 
 def has_parts(func: Any) -> bool:
-    """Whether torch wrote it in Python, of functions that have rules, or that are on the list where it is not."""
+    """Whether torch wrote the function in Python, from functions that have rules or are allowed while it is not."""
     of_python = isinstance(func, types.FunctionType) and func.__module__ == "torch.nn.functional"
     return func in PARTED or (of_python and func not in ALLOWED)
 
@@ -331,7 +331,7 @@ _PARTS: dict[Any, Any] = {}
 
 
 def in_parts(func: Any) -> Any:
-    """A function of torch.nn.functional that does not hand itself over to a mode, though what it calls does."""
+    """A copy of a function of torch.nn.functional that is not seen by a mode, while the functions that it calls are."""
     if func not in _PARTS:
 
         def no(*_: Any) -> bool:

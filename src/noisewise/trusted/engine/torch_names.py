@@ -1,8 +1,8 @@
-"""Private names of torch that the engine stands on: all of them in this file, and tried before the first pass.
+"""The private names of torch that the engine rests on: all are in this file, and are tested before the first pass.
 
-functorch's batch level keeps records apart: a tensor of all records looks like one record's to the module. torch has no
-public way to open a level by hand, to look under it, and to close it again without a function of its own around the module.
-So only versions of torch on which the engine was tested are used.
+functorch's batch level keeps records apart: to the module, a tensor of all records looks like the tensor of one record. torch has no
+public way to open a level by hand, look under it and close it again without wrapping the module in a function. So only versions
+of torch on which the engine was tested are accepted.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _show_slow: Any = functorch._set_vmap_fallback_warning_enabled  # type: ignore[a
 
 @contextmanager
 def level(batch: int) -> Iterator[int]:
-    """A level of so many records, in which each draws random numbers of its own; gives the level's number."""
-    _show_slow(False)  # some functions run record by record: that is not a fault
+    """Open a level of ``batch`` records, each of which draws its own random numbers; yields the number of the level."""
+    _show_slow(False)  # that a function runs record by record is not a fault
     shown, eager_transforms.get_unwrapped = eager_transforms.get_unwrapped, _nothing_shown  # type: ignore[assignment]
     number = functorch._vmap_increment_nesting(batch, "different")
     try:
@@ -69,13 +69,13 @@ class below:  # noqa: N801, read as a word: with below(): ...
 
 
 def generator_of(device: torch.device) -> torch.Generator:
-    """What random numbers come from where nobody says otherwise."""
+    """The default generator of the device."""
     return torch.cuda.default_generators[device.index or 0] if device.type == "cuda" else torch.default_generator
 
 
 @contextmanager
 def taken_for_compiled() -> Iterator[None]:
-    """Libraries ask torch whether it compiles, and then leave out shortcuts that look at values (``if mask.all()``)."""
+    """Libraries ask torch whether it is compiling, and then skip shortcuts that look at values (``if mask.all()``)."""
     before = torch.compiler._is_compiling_flag
     torch.compiler._is_compiling_flag = True
     try:
@@ -99,7 +99,7 @@ def no_other_modes() -> Iterator[None]:
 
 
 def untested() -> str | None:
-    """What a statement has to say about torch; None where this version was tested."""
+    """The assumption about torch that a statement names; None where this version was tested."""
     version = torch.__version__.partition("+")[0]
     if version in TESTED:
         return None
@@ -108,7 +108,7 @@ def untested() -> str | None:
 
 @cache
 def check_torch() -> None:
-    """Refuse a torch that was not tested, unless the environment asks for it, or in which a private name works otherwise."""
+    """Refuse a version of torch that was not tested, unless the environment asks for it, or one whose private names behave differently."""
     if untested() and os.environ.get(VARIABLE) != "1":
         raise Refused(
             f"torch {torch.__version__} was not tested with this engine, which stands on private names of torch; install "
@@ -133,7 +133,7 @@ class _Seen(TorchFunctionMode):
 
 
 def _self_test() -> bool:
-    """Records stay apart, draw each for itself, and are seen by a mode; what reads a value raises."""
+    """Records stay apart, each draws for itself, a mode sees them, and reading a value raises."""
     rows, seen = torch.arange(6.0).view(3, 2), _Seen()
     with no_other_modes(), torch.random.fork_rng(devices=[]), level(3) as number:
         inside = add_level(rows, 0, number)
@@ -144,12 +144,12 @@ def _self_test() -> bool:
         found, at = under_level(total, number)
         random, _ = under_level(drawn, number)
         try:
-            told = bool(total > 0)
+            read = bool(total > 0)
         except RuntimeError:
-            told = False
+            read = False
         inner = current_level() == number and is_batched(total) and tuple(inside.shape) == (2,)
     return (
-        inner and not hidden and not told and at == 0 and torch.equal(found, rows.sum(1)) and tuple(random.shape) == (3, 4)
+        inner and not hidden and not read and at == 0 and torch.equal(found, rows.sum(1)) and tuple(random.shape) == (3, 4)
         and not torch.equal(random[0], random[1]) and Tensor.sum in seen.functions and torch.rand in seen.functions
         and current_level() == 0
     )  # fmt: skip

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 VARIABLE = "NOISEWISE_KERNELS"
-SOURCES = ("fast/*.py", "noise/*.py", "stores/*.py", "plain.py")  # of kernels, and of the constants in them
+SOURCES = ("fast/*.py", "noise/*.py", "stores/*.py", "elementwise.py")  # of kernels, and of the constants in them
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -1,14 +1,20 @@
-"""The cheap draw of :mod:`noisewise.trusted.noise.normal_reference`, compiled: the same operations, in blocks that stay in the cache."""
+"""The cheap draw of :mod:`noisewise.trusted.noise.normal_reference`, compiled: the same operations, in blocks that stay in the cache.
+
+Also the gaps of :mod:`noisewise.trusted.noise.discrete`.
+"""
 
 from __future__ import annotations
 
 import importlib
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..noise import normal_reference
+from ..noise.discrete import ABOVE, BELOW, UNIT
+from ..noise.discrete import MIN_SURE_WORD as MIN_SURE_GAP
 from ..noise.normal_reference import (
     ANGLE,
     COSINE,
@@ -178,3 +184,25 @@ def scaled(k: NDArray[np.int64], factor: Any, answer: NDArray[Any]) -> None:
 
 
 refined = jit(normal_reference.refined)
+
+
+@jit
+def joined(words: NDArray[np.int64], mean: float, of: int, row: int, rows: NDArray[np.int64]) -> tuple[int, int]:
+    """Row by row what the reference does for all rows together."""
+    for i in range(len(words)):
+        w = words[i]
+        end = w ^ (w >> 63)
+        if end < MIN_SURE_GAP:
+            return i, i
+        x = (end + 0.5) * UNIT
+        gap = -(math.log1p(-x) if w < 0 else math.log(x)) * mean
+        if gap * BELOW >= of:
+            return i + 1, i
+        whole = math.floor(gap * BELOW)
+        if whole != math.floor(gap * ABOVE):
+            return i, i
+        row += whole + 1
+        if row >= of:
+            return i + 1, i
+        rows[i] = row
+    return len(words), len(words)

@@ -55,7 +55,7 @@ class ClassWeighted(Loss):
         return self.loss.probabilities(z)
 
 
-# The rest is as the loss has it.
+# All other attributes are those of the loss.
 for _fact in ("name", "task", "kernel", "typical_clip", "typical_norm", "protector", "has_probabilities"):
     setattr(ClassWeighted, _fact, property(attrgetter(f"loss.{_fact}")))
 ClassWeighted.lipschitz = property(lambda self: max(self.weights) * self.loss.lipschitz)  # type: ignore[assignment]

@@ -1,6 +1,6 @@
 """What a model is: its shape, its capabilities as plain data, and sums of its gradients over public rows.
 
-Public sums are in floating point, where rounding harms nobody. Private ones are exact: :mod:`noisewise.trusted.stores`.
+Public sums are in floating point, where rounding does no harm. Private sums are exact: :mod:`noisewise.trusted.stores`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ RAMP = 0.1  # a norm counts as short below 0.9, as long above 1.1 thresholds, an
 class Model(ABC):
     """Scores of rows by a flat vector theta, and the loss that they go into.
 
-    What the code may want to know of a model, it asks as a capability, never as a type: ``linear``, scores are products of
-    rows with theta, so that a record's gradient is its slope times its row; ``coordinates``, gradients can be clipped in
-    other coordinates, divided by a scale or inside a basis; ``table``, rows are cells of a table, from which features are
-    made; ``tensors``, records are tensors of any shape, of which nothing is asked as of rows. ``records`` names the module of :mod:`noisewise.trusted.stores` that sums over its private rows: what holds the rows of one
-    kind of model needs nothing of another's.
+    Code asks for the capabilities of a model, never for its type. ``linear``: scores are products of rows with theta, so that a
+    record's gradient is its slope times its row. ``coordinates``: gradients can be clipped in other coordinates, divided by a scale
+    or inside a basis. ``table``: rows are cells of a table, from which features are made. ``tensors``: records are tensors of any
+    shape, and questions about rows do not apply. ``records`` names the module of :mod:`noisewise.trusted.stores` that sums over
+    private rows of this kind of model.
     """
 
     loss: Loss

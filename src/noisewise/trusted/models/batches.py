@@ -1,6 +1,6 @@
 """Public records laid out for fast sums: what every gradient formula needs, computed once.
 
-In single precision, for public rows, where rounding harms nobody. Private rows stand on an integer grid:
+In single precision, as rounding does no harm for public rows. Private rows stand on an integer grid:
 :mod:`noisewise.trusted.stores`.
 """
 
@@ -49,7 +49,7 @@ def in_chunks(batch: Batch, chunk_sum: Callable[[Batch], Floats]) -> Floats:
     return np.asarray(sum(chunk_sum(batch.take(slice(*ends))) for ends in pairwise(ends)))
 
 
-RowSource = Callable[[int, int], NDArray[Any]]  # (start, length): so many rows from there on
+RowSource = Callable[[int, int], NDArray[Any]]  # (start, length): the rows
 
 
 def lay_out(
@@ -62,8 +62,7 @@ def lay_out(
 ) -> Batch:
     """Rows in single precision, divided by their lengths if ``unit_rows``, non-finite ones masked once and for all.
 
-    ``X`` is a matrix, or a source of rows with so many ``columns``. The rows are copied: a
-    caller that changes X later must not change what was measured.
+    ``X`` is a matrix, or a source of rows of that many ``columns``. The rows are copied: changing X later changes nothing.
     ``classes``: labels are class numbers below it, and a row with another label is masked too; None: real labels.
     """
     n, source = len(y), X if callable(X) else None

@@ -15,15 +15,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..features.features import TableColumn
+from ..features import TableColumn
 from ..losses import Loss
 from .base import Model, factors
 from .batches import Batch, Floats, row_by_row, weighted_sum
 
 FAR = 200.0  # a theta longer than that has scores whose rounding in single precision is no longer negligible
-NEAR = (
-    2.0**20
-)  # clips to which a gradient is cut before it is projected, so that what rounding loses stays below a clip
+NEAR = 2.0**20  # a gradient is cut to that many clips before it is projected, so that rounding errors stay below a clip
 
 
 @dataclass(frozen=True)
@@ -109,10 +107,8 @@ class Linear(Model):
         c = np.where(finite[:, None], c, 0.0)
         if basis is not None:
             near = c * factors(np.linalg.norm(c, axis=1), NEAR * clip)
-            rows, blocks = (
-                batch.X.astype(np.float64),
-                np.asarray(basis, np.float64).reshape(self.outputs, self.features, -1),
-            )
+            rows = batch.X.astype(np.float64)
+            blocks = np.asarray(basis, np.float64).reshape(self.outputs, self.features, -1)
             inside = sum(near[:, k, None] * (rows @ block) for k, block in enumerate(blocks))
             norms = np.linalg.norm(inside, axis=1)
             return (inside * factors(norms, clip)).sum(0), norms, finite
@@ -125,12 +121,9 @@ class Linear(Model):
         return weighted_sum(c * factors(norms, clip), batch.X).ravel() / per_output.ravel(), norms, finite
 
 
-# A model of a table: scores are sums of effects of its columns, linear in features that a method may ask for.
-
-
 @dataclass(frozen=True)
 class Additive(Linear):
-    """Scores of rows that are made of ``columns``; until features are asked for there is an intercept alone."""
+    """A model of a table: scores are linear in features of its ``columns``; before features are chosen, in an intercept alone."""
 
     columns: tuple[TableColumn, ...] = field(default=(), kw_only=True)
 
@@ -142,5 +135,5 @@ class Additive(Linear):
         return len(self.columns)
 
     def of_width(self, features: int) -> Additive:
-        """The same model of rows with so many coordinates."""
+        """The same model of rows with that many coordinates."""
         return replace(self, features=features)

@@ -60,13 +60,13 @@ class TensorRows:
         return self._each(lambda part: part.to(device, floats if part.is_floating_point() else None))
 
     def chunks(self, height: int) -> Iterator[TensorRows]:
-        """Views of at most so many records."""
+        """Views of at most ``height`` records."""
         for start in range(0, len(self), height):
             yield self.narrow(start, min(height, len(self) - start))
 
 
 class ModuleModel(Model):
-    """A module of somebody else with a loss, both copied here, and rehearsed on made-up rows before any other.
+    """A user's module with a loss, both copied here and rehearsed on made-up rows before any private row.
 
     ``inputs`` and ``targets`` say what is public of one record's tensors. ``chunk``: rows of one pass, which bounds memory.
     ``arithmetic``: "assumed", "bounded" (:mod:`noisewise.trusted.stores.modules`), or None for the better one that is not slow:
@@ -114,7 +114,7 @@ class ModuleModel(Model):
         self._loss = LossOfOne(self.loss.call)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ModuleModel:
-        """A copy with a module and a loss of its own; what was found out about them is public, frozen, and shared."""
+        """A copy with its own module and loss; the layout, which is public and frozen, is shared."""
         own = ModuleModel.__new__(ModuleModel)
         own.__dict__.update(self.__dict__)
         own.module = deepcopy(self.module, memo)
@@ -123,7 +123,7 @@ class ModuleModel(Model):
         return own
 
     def within(self, rows: int) -> int:
-        """So many rows of a pass, or fewer where a parameter without a rule is repeated for every one of them."""
+        """``rows``, or fewer where a parameter without a rule is repeated for every row of a pass."""
         return max(1, min(rows, MAX_GRADIENT_NUMBERS // self.layout.spread)) if self.layout.spread else rows
 
     @property
@@ -132,7 +132,7 @@ class ModuleModel(Model):
         return self.bounded and not self.layout.plain_linear
 
     def _rehearse(self) -> None:
-        """Passes as private ones will be, over made-up rows: what fails for all records fails here, in its own words."""
+        """Passes over made-up rows: what fails for all records fails here, with its own message."""
         with _on_made_up_rows(self):
             for count in (1, 2, min(self.chunk, 7)):
                 rows = made_up(self, count)
@@ -144,7 +144,7 @@ class ModuleModel(Model):
                 self.values(rows)
 
     def _refuse_unsteady(self, arithmetic: str | None) -> None:
-        """Nothing is "bounded" where a made-up row has other bits in another place of a chunk."""
+        """A module for which a made-up row has other bits at another place of a chunk is not "bounded"."""
         if not self.bounded:
             return
         with own_settings():
@@ -212,11 +212,11 @@ class ModuleModel(Model):
         return passed(self.module, self._loss, rows.inputs, rows.targets, self.layout, seed=seed)
 
     def values(self, rows: TensorRows) -> Tensor:
-        """The loss of each record of one pass, in eval mode; not a number for a label or a place that is out of range."""
+        """The loss of each record of one pass, in eval mode; NaN for a label or an index out of range."""
         return self._valued(rows)[0]
 
     def takes(self, rows: TensorRows) -> bool:
-        """Whether all labels and places of these rows are within what the module and the loss know."""
+        """Whether all labels and indices of these rows are legal for the module and the loss."""
         return not bool(self._valued(rows)[1].any())
 
     def _valued(self, rows: TensorRows) -> tuple[Tensor, Tensor]:
@@ -242,7 +242,7 @@ class ModuleModel(Model):
         return TensorRows(tuple(part.clone() for part in X), tuple(part.clone() for part in y))
 
     def clipped_sum(self, theta: NDArray[Any], batch: Any, clip: float) -> Floats:
-        return self._sum_and_count(theta, batch, clip, None)[0]
+        return self.clipped_sum_and_count(theta, batch, clip)[0]
 
     def clipped_sum_and_count(
         self,
@@ -254,12 +254,6 @@ class ModuleModel(Model):
         basis: Floats | None = None,
         threshold: float | None = None,
     ) -> tuple[Floats, Floats | None]:
-        total, count = self._sum_and_count(theta, batch, clip, threshold)
-        return total, None if threshold is None else count
-
-    def _sum_and_count(
-        self, theta: NDArray[Any], batch: Any, clip: float, threshold: float | None
-    ) -> tuple[Floats, Floats]:
         total, count = np.zeros(self.dimension), np.zeros(1)
         for tape in self._passes(theta, batch):
             squared = tape.squared_norms()
@@ -267,7 +261,7 @@ class ModuleModel(Model):
             if threshold is not None:
                 norms = squared.double().sum(0).sqrt().cpu().numpy()
                 count += soft_count(norms, np.isfinite(norms), threshold)
-        return total, count
+        return total, None if threshold is None else count
 
     def norms(self, theta: NDArray[Any], batch: Any) -> Floats:
         parts = [tape.squared_norms().double().sum(0).sqrt().cpu().numpy() for tape in self._passes(theta, batch)]
@@ -310,7 +304,7 @@ class ModuleModel(Model):
 
 
 def made_up(model: ModuleModel, rows: int) -> TensorRows:
-    """Records that nobody has: normal numbers, and whole ones from the range that a spec names, else 0 and 1."""
+    """Made-up records: normal numbers, and whole numbers from the range of their spec, else 0 and 1."""
     generator = torch.Generator().manual_seed(rows)
 
     def part(spec: Spec) -> Tensor:
@@ -341,7 +335,7 @@ def own_settings() -> Iterator[None]:
 
 @contextmanager
 def _on_made_up_rows(model: ModuleModel) -> Iterator[None]:
-    """What fails here fails for everybody, and may be said: no private row is near."""
+    """A failure in here involves no private row, so its message may be shown."""
     try:
         with own_settings():
             yield
@@ -356,7 +350,7 @@ def _on_made_up_rows(model: ModuleModel) -> Iterator[None]:
 
 
 def _copied(thing: Any) -> Any:
-    """A copy that nobody else holds."""
+    """A copy that no other code holds."""
     try:
         return deepcopy(thing)
     except Exception as error:

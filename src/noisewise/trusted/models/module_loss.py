@@ -1,4 +1,4 @@
-"""A user's loss for a torch module: what is known of it is its name, and of some of torch's how steep they are."""
+"""A user's loss for a torch module: its name, and a Lipschitz constant for some losses of torch."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ FUNCTIONS = {  # losses of torch.nn.functional, and the modules that they are
 
 
 def path_of(thing: object) -> str:
-    """Where code comes from, as text that its owner can import: of a function its own place, else that of its class."""
+    """The import path of a function, or of the class of an object."""
     kind = thing if hasattr(thing, "__qualname__") else type(thing)
     return f"{getattr(kind, '__module__', '?')}.{getattr(kind, '__qualname__', '?')}"
 
 
 @dataclass(frozen=True)
 class ModuleLoss(Loss):
-    """A user's loss of outputs and targets; what is known of it is its name, and of some of torch's how steep they are."""
+    """A user's loss of outputs and targets: its name, and a Lipschitz constant for some losses of torch."""
 
     call: Callable[..., Tensor]
     reduction: str = "mean"
@@ -75,12 +75,11 @@ def as_module(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return loss
 
 
-# Whether a module's passes over chunks of one height leave a record's bits alone: tried on made-up rows, before private ones.
+# --- a self-test on made-up rows: whether a record's bits depend on its place in a chunk or on the other rows ---
 #
 # Evidence, not proof: a product that sums in another order at another place gives other bits for almost any rows.
 
-
-# How far rows are moved on, None for turned round, and what is put in place of every second row from the given one on.
+# How far rows are shifted (None: reversed), and what replaces every second row, from which row on.
 TRIALS: tuple[tuple[int | None, float | None, int], ...] = (
     (1, None, 0),
     (7, None, 0),
@@ -115,7 +114,7 @@ def steady(model: ModuleModel, rows: TensorRows) -> bool:
 
 
 def _bits(model: ModuleModel, rows: TensorRows) -> list[Tensor]:
-    """The loss of each record and all that is booked of it."""
+    """The loss of each record and all its booked tensors."""
     tape, losses = model.booked(rows, 1)
     found = [losses, *(part for entries in tape.uses() for entry in entries for part in _tensors(entry, len(rows)))]
     tape.free()

@@ -1,7 +1,7 @@
 """Gaussian noise rounded onto a public grid, drawn exactly: k = round((total + std N)/h), N standard normal.
 
 Rounding is post-processing of the ideal Gaussian mechanism, so if k is drawn exactly every price of that mechanism
-holds as it is, and no low bit of an answer tells anything. The normals are those of Box and Muller's transform of two
+holds as it is, and the low bits of an answer reveal nothing. The normals are those of Box and Muller's transform of two
 uniforms whose bits are looked at lazily, in three steps:
 
 1. 32 bits each in float32, with a bound on the error (:mod:`noisewise.trusted.noise.normal_reference`). About one draw in 2^12.7 is so

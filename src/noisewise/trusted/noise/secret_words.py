@@ -1,4 +1,4 @@
-"""Secret words: the bits that everything random is made of, and more bits of the same uniforms where they are needed.
+"""Secret words: the bits of all random draws, and further bits of the same uniforms where they are needed.
 
 Words come from AES-128 in counter mode. Each has a number, and the bits that continue it are AES under a second key of
 (number, depth): a function of the key alone, so that it makes no difference when, or whether, they are looked at.
@@ -12,7 +12,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
-MAX_WORDS = 65536  # at a time
+MAX_WORDS = 65536  # of one request
 More = Callable[[int], tuple[int, int]]  # depth -> the two words that continue one at this depth
 WORDS_AHEAD = 4096  # for small requests; 32 KB
 _ZEROS = memoryview(bytes(8 * MAX_WORDS))

@@ -1,8 +1,7 @@
 """Randomness: one cryptographic stream (AES-128 in counter mode), keyed by the operating system.
 
 A seed replaces the operating system's key and makes the run a simulation: its noise can be reproduced, so nothing is
-private about it. The stream is never copied, pickled or shared with a forked process, because noise that is used
-twice cancels.
+private about it. The stream is never copied, pickled or shared with a forked process: noise that is used twice cancels.
 
 All draws are exact: rounded Gaussian noise (:mod:`noisewise.trusted.noise.normal`) and secret choices
 (:mod:`noisewise.trusted.noise.discrete`) look at as many bits of their uniforms as decide them.
@@ -56,7 +55,7 @@ class Stream:
     )
 
     def __init__(self, seed: int | None = None, use: str = "") -> None:
-        """``use``: what draws are for, when it is not noise: the same seed gives them a key of their own."""
+        """``use``: the purpose of the draws if it is not noise; with the same seed it gives another key."""
         self.simulation = seed is not None
         key = os.urandom(32) if seed is None else hashlib.sha256(f"noisewise {use}{seed}".encode()).digest()
         self._secret, self._process = SecretWords(key), this_process()
@@ -151,7 +150,7 @@ class Stream:
             return discrete.subset(self._secret, size, of)
 
     def words(self, many: int) -> NDArray[np.int64]:
-        """So many fresh words of 63 bits, each independent and uniform: coins."""
+        """``many`` fresh words of 63 bits, independent and uniform: coins."""
         with self._lock:
             self._never_forked()
             return discrete.coins(self._secret, many)

@@ -18,12 +18,12 @@ CELLS = ((6, 1), (9, 3), (6, 2))  # inputs and outputs of a protector's schedule
 
 
 def length_of(units: int) -> int:
-    """How many weights a protector has whose cells have two layers of so many units."""
+    """How many weights a protector has whose cells have two layers of ``units`` units."""
     return 1 + sum(4 * units * (inputs + 3 * units + 4) + outputs * (units + 1) for inputs, outputs in CELLS)
 
 
 def units_of(length: int) -> int:
-    """How many units the cells of a protector with so many weights have."""
+    """How many units the cells of a protector with ``length`` weights have."""
     for units in range(1, 65):
         if length_of(units) == length:
             return units

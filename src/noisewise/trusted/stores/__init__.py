@@ -1,4 +1,4 @@
-"""Where private rows live: on an integer grid, behind exact integer totals. Only the curator opens this room."""
+"""Where private rows are stored: on an integer grid, behind exact integer totals. Only the curator imports this package."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Coins = Callable[[int], Integers]
 
 
 def records_of(model: Model, X: Any, y: Any, store: Allocator = in_memory, coins: Coins | None = None) -> HeldRecords:
-    """Private rows of a model, laid out for exact totals by the module of this room that the model names.
+    """Private rows of a model, laid out for exact totals by the module of this package that the model names.
 
     ``X``: a matrix, a source of rows, rows that are held elsewhere, or tensors for a model of tensors.
-    ``coins``: so many secret words, for a model that draws at random in its passes.
+    ``coins(n)``: n secret words, for a model that draws at random in its passes.
     """
     if isinstance(X, Elsewhere):
         return X.held(model, store, coins)

@@ -39,7 +39,7 @@ Allocator = Callable[[int, int, Any], NDArray[Any]]  # (rows, columns, dtype): a
 
 
 def in_memory(rows: int, columns: int, dtype: Any = np.float32) -> NDArray[Any]:
-    """Where laid out rows are kept unless there are too many: in memory, from the start of a line of the cache."""
+    """An empty matrix in memory, aligned to a line of the cache."""
     size = rows * columns * np.dtype(dtype).itemsize
     room = np.empty(size + CACHE_LINE_BYTES, np.uint8)
     first = -room.ctypes.data % CACHE_LINE_BYTES
@@ -49,9 +49,9 @@ def in_memory(rows: int, columns: int, dtype: Any = np.float32) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Mapped:
-    """Keeps laid out rows in a file of ``folder``, mapped into memory, so that they need not fit into it.
+    """Keeps laid out rows in a file of ``folder``, mapped into memory, for rows that do not fit into it.
 
-    The file has no name from the start: nobody else can open it, and it is gone with the process, however that ends.
+    The file never has a name: no other process can open it, and it disappears with this process, however that ends.
     """
 
     folder: Path
@@ -105,7 +105,7 @@ def labels_of(y: NDArray[Any], classes: int | None) -> tuple[NDArray[Any], NDArr
 
 
 def labelled(y: NDArray[Any], classes: int | None) -> NDArray[np.bool_] | None:
-    """Which records have a label; None where all have one. Whoever has none is in no answer, and keeps its place."""
+    """Which records have a label; None where all have one. A record without a label keeps its place and is in no answer."""
     there: NDArray[np.bool_] = numbers(y) != (NO_LABEL if classes is None else NO_CLASS)
     return None if there.all() else there
 

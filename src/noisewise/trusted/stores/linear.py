@@ -1,8 +1,8 @@
 """Private records of a linear model: exact integer totals of whatever a question needs.
 
-Gradients of the plain kind, the bulk of all work, come from the kernels. What is asked more rarely is computed here in
-chunks: scores are products of integers below 2^53, which double precision holds exactly in whatever order they are
-summed, and everything else is a record's own: elementwise, or summed column by column.
+Plain gradients, the bulk of all work, come from the kernels. Rarer questions are computed here in chunks: scores are products of
+integers below 2^53, which double precision holds exactly in any order of summation, and everything else depends on one record
+only: elementwise, or summed column by column.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ from .totals import Drawn, FloatRows, Floats, Integers, IntegerTotal, clipped
 
 FINE = 1 << 30  # of a number that one record adds: a loss, a step of a ramp, an entry of a vector
 ROW = 1 << 18  # length of a row of norm 1 in statistics
-MAX_ROWS_PER_SUM = (
-    1 << 16
-)  # rows of a chunk of them at most: sums of their squares stay below 2^53, where doubles are exact
+MAX_ROWS_PER_SUM = 1 << 16  # of a chunk: sums of squares stay below 2^53, where doubles are exact
 LABEL = 1 << 16
 RAMP = 0.1  # a norm counts as short below 0.9, as long above 1.1 thresholds, and in proportion between
 MIN_PARALLEL_ENTRIES = 1 << 19  # of a sum, from which a second thread pays
@@ -65,14 +63,20 @@ class LinearRecords(HeldRecords):
 
     def gradients(self, drawn: Drawn, theta: Floats, clip: float) -> IntegerTotal:
         """The sum of gradients, each clipped to norm ``clip``: M stands for it."""
-        matrix, gain, kernel = self._matrix(theta), BOUND / clip, arithmetic()
-        if self.loss.kernel is None or kernel is reference:
-            add = reference.sum_one if self.outputs == 1 else reference.sum_classes
-            everyone = np.arange(len(self)) if drawn.rows is None else drawn.rows
-            total = add(self.rows, everyone, matrix, gain, self.loss)
+        matrix, gain, (kernel, plainly) = self._matrix(theta), BOUND / clip, self._kernels()
+        if self.loss.kernel is None or kernel is plainly:
+            add = plainly.sum_one if self.outputs == 1 else plainly.sum_classes
+            total = add(self.rows, self._everyone(drawn), matrix, gain, self.loss)
         else:
             total = self._compiled(kernel, drawn.rows, matrix, gain)
         return IntegerTotal(total[:, : self.rows.columns].ravel(), BOUND, clip)
+
+    def _kernels(self) -> tuple[Any, Any]:
+        """The module whose kernels are in use, and the reference."""
+        return arithmetic(), reference
+
+    def _everyone(self, drawn: Drawn) -> Integers:
+        return np.arange(len(self)) if drawn.rows is None else drawn.rows
 
     def _compiled(self, kernel: Any, chosen: Integers | None, theta: Floats, gain: float) -> Integers:
         rows, (number, width, weights) = self.rows, kernel.options(self.loss)
@@ -119,7 +123,7 @@ class LinearRecords(HeldRecords):
         return IntegerTotal(totals, FINE, bound)
 
     def _matrix(self, theta: Floats) -> Floats:
-        """The rows of theta; what is so small that its square would vanish counts as zero."""
+        """The rows of theta; an entry whose square would underflow counts as zero."""
         wide = theta.astype(np.float64, copy=False)
         if wide is theta:  # single precision has no such numbers
             wide = np.where(np.abs(wide) < MIN_ENTRY, 0.0, wide)
@@ -130,14 +134,14 @@ class LinearRecords(HeldRecords):
         return next(self._scores(here, *self._fine([theta])))
 
     def _fine(self, thetas: Sequence[Floats]) -> tuple[Floats, list[float]]:
-        """Thetas as columns of whole numbers of norm below 2^37, side by side, and the power of two that each counts."""
+        """Thetas as columns of whole numbers of norm below 2^37, side by side, and the power of two that scales each."""
         matrices = [self._matrix(theta) for theta in thetas]
         grids = [power_of_two_above(longest(matrix) / 2.0**36) for matrix in matrices]
         whole = [np.rint(matrix / grid) for matrix, grid in zip(matrices, grids, strict=True)]
         return np.concatenate(whole).T, grids
 
     def _scores(self, here: Integers | slice, whole: Floats, grids: Sequence[float]) -> Iterator[Floats]:
-        """Scores at each theta. A product of integers below 2^53 is exact, in whatever order it is summed."""
+        """Scores at each theta. Products of integers below 2^53 are exact in any order of summation."""
         products = self.rows.directions(here).astype(np.float64) @ whole
         reach = self.rows.reach[here].astype(np.float64)
         for i, grid in enumerate(grids):
@@ -201,7 +205,7 @@ class LinearRecords(HeldRecords):
                 yield here, seen
 
     def parts(self, drawn: Drawn, height: int | None = None) -> Iterator[Integers | slice]:
-        """Which records to take at a time: so many that a chunk of them in double precision takes 16 MB."""
+        """The batch in chunks that take 16 MB in double precision."""
         n = drawn.count(len(self))
         height = height or min(MAX_ROWS_PER_SUM, max(NUMBERS_AT_ONCE // self.rows.columns, 256))
         for start in range(0, n, height):
@@ -217,7 +221,7 @@ def held(rows: GridRows, model: Model, store: Allocator) -> LinearRecords:
 def in_parallel(
     add: Callable[..., None], arguments: tuple[Any, ...], n: int, shape: tuple[int, int], entries: int | None = None
 ) -> Integers:
-    """Add up records 0 .. n-1 in as many threads as may run (:func:`threads`); integers, so the sum is the same for any number.
+    """The sum over records 0 .. n-1, on as many threads as :func:`threads` allows: integers, so their number does not matter.
 
     ``add(start, stop, total, *arguments)`` adds the records from start to stop to a total; each has ``entries``, or else
     as many as the total has columns.

@@ -58,7 +58,7 @@ COUNT = 1 << 20  # units of a count or a loss that one record adds at most
 MARGIN = 2.0**-14  # of the clip: rounding of one record's part in single precision
 CAP = 8.0  # K
 UNIT = 2.0**-53
-ENDLESS = np.array([math.inf])  # the norm of a record that a pass fails with
+ENDLESS = np.array([math.inf])  # the norm of a record for which a pass fails
 NO_BITS = "AES is pseudo-random"
 APART = (
     "torch's batching rules compute each record by itself: module and loss run on each record alone, with functions that were tested "
@@ -89,13 +89,13 @@ Coins = Callable[[int], NDArray[np.int64]]
 
 
 def margin(dimension: int, world_size: int = 1) -> float:
-    """What is taken off a clip norm, as a share of it, where floats are taken for real numbers: rounding of one record's part, and
-    of sums of vectors with so many entries to whole numbers, once at every rank."""
+    """The share of a clip norm that is set aside where floats are taken for real numbers: for rounding of one record's part, and of
+    sums of vectors with ``dimension`` entries to whole numbers, once at every rank."""
     return MARGIN + math.sqrt(dimension) / ONES * world_size
 
 
 class ModuleRecords(HeldRecords):
-    """Records as tensors, and a module of which nobody else holds the copy."""
+    """Records as tensors, and a copy of the module that no other code holds."""
 
     __slots__ = ("_coins", "_model", "_rows", "_seen")
 
@@ -175,7 +175,7 @@ class ModuleRecords(HeldRecords):
         return np.asarray((total if bounded else total.trunc_().long()).numpy())
 
     def margin(self, dimension: int) -> float:
-        """What is taken off a clip norm, as a share of it, for rounding in sums of vectors with so many entries."""
+        """The share of a clip norm that is set aside for rounding in sums of vectors with ``dimension`` entries."""
         whole, world_size = math.sqrt(dimension) / ONES, self._model.world_size
         if not self._model.bounded:
             return margin(dimension, world_size)
@@ -209,7 +209,7 @@ class ModuleRecords(HeldRecords):
     def _over(
         self, drawn: Drawn, theta: Floats, run: Callable[[TensorRows], P], visit: Callable[[P, int], R], absent: R
     ) -> list[R]:
-        """``visit`` of a ``run`` over every chunk of the batch; ``absent`` for a record that a run fails with."""
+        """``visit`` of a ``run`` over every chunk of the batch; ``absent`` for a record for which a run fails."""
         count, found = drawn.count(len(self)), list[R]()
         numbers = None if drawn.rows is None else torch.from_numpy(drawn.rows)
         with self._chances(), own_settings(), torch.no_grad(), warnings.catch_warnings():
@@ -224,7 +224,7 @@ class ModuleRecords(HeldRecords):
         return found
 
     def _tried(self, rows: TensorRows, see: Callable[[TensorRows], R], absent: R) -> list[R]:
-        """What is seen of a pass; in halves where it fails, and ``absent`` for a record that it fails with."""
+        """``see`` of these rows; in halves where that fails, and ``absent`` for a record for which it fails alone."""
         with suppress(Exception):
             return [see(rows)]
         half = len(rows) // 2
@@ -235,9 +235,9 @@ class ModuleRecords(HeldRecords):
 
     @contextmanager
     def _chances(self) -> Iterator[None]:
-        """What a module or a loss draws, it draws from a secret seed, and generators that others read stay where they were.
+        """A module or a loss draws from a secret seed in here; the generators of the caller stay as they were.
 
-        How far they had moved on would tell how many records there are.
+        How far they had advanced would show how many records there are.
         """
         seed, device, before = int(self._coins(1)[0]), self._model.device, (random.getstate(), np.random.get_state())
         devices = [device.index or 0] if device.type == "cuda" else []

@@ -1,4 +1,10 @@
-"""What a question may ask of records, wherever they live."""
+"""What a question may ask of records, wherever they are stored.
+
+Records may be held by clients, whom nobody trusts and who trust no server. So each sum declares what arguments it takes and what a
+given number of records can add up to at most. A client refuses a request with other arguments; a server refuses an answer that is
+more than the client's records could add up to. Whatever a client sends, it moves a sum by no more than its records could, and no
+sum leaves 64 bits.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arithmetic import PSEUDO_RANDOM, Arithmetic
-from ..features.features import Features, TableColumn, check_scale
+from ..features import Features, TableColumn, check_scale
 from .grid import Allocator, in_memory
 from .totals import Drawn, FloatRows, Floats, Integers, IntegerTotal
 
-# What a sum over records is asked with, and what so many records can add up to at most: said where the sum is defined.
-#
-# Records may lie with clients, whom nobody trusts and who trust no server. A client refuses a request whose arguments are not of the
-# kinds that the sum takes; a server takes no answer that is more than the client's records could add up to. So a client, whatever it
-# sends, moves a sum by no more than its records could, and no sum leaves 64 bits. A sum cannot be defined without saying both.
-
-
 LIMB_BITS = 20  # products of two, summed over millions of entries, stay within 64
-MAX_NUMBER = 1 << 62  # of a whole number that is asked with
+MAX_NUMBER = 1 << 62  # of a whole number among the arguments
 MAX_LEVELS = 20
-Limit = Callable[[Integers, int, int, Sequence[Any]], bool]  # of: values, records, ones of the total, arguments
+Limit = Callable[[Integers, int, int, Sequence[Any]], bool]  # (values, records, ones of the total, arguments)
 
 
 class Known(NamedTuple):
-    """What arguments must fit: how long a theta is, how many outputs the model has, the table's columns."""
+    """What arguments must fit: the length of theta, the outputs of the model, the columns of the table."""
 
     dimension: int
     outputs: int
@@ -50,10 +49,10 @@ class ArgumentKind(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """A sum over records: how it is computed of (records, drawn, *arguments), and what is said of it where it is defined.
+    """A sum over records: ``total(records, drawn, *arguments)``, the kinds of arguments it takes, and its limit.
 
-    ``limit``: whether so many records can add up to these values. ``entries``: how many numbers it is made in, of (columns, *arguments),
-    where these are more than a theta has.
+    ``limit``: whether that many records can add up to these values. ``entries(columns, *arguments)``: how many numbers are
+    needed to compute it, where these are more than the entries of theta.
     """
 
     total: Callable[..., Any]
@@ -62,14 +61,14 @@ class Sum(NamedTuple):
     entries: Callable[..., float]
 
     def fits(self, arrays: Sequence[Integers], zero: Any, arguments: Sequence[Any], records: int) -> bool:
-        """Whether so many records can add up to these arrays; ``zero``: what none of them add up to."""
+        """Whether ``records`` records can add up to these arrays; ``zero`` is the sum over no records."""
         totals = zero if isinstance(zero, list) else [zero]
         ones = [total.ones if isinstance(total, IntegerTotal) else 0 for total in totals]
         together = zip(arrays, ones, strict=True)
         return all(self.limit(values, records, most, arguments) for values, most in together)
 
 
-# --- what arguments are ---
+# --- kinds of arguments ---
 
 
 def _array(value: Any) -> bool:
@@ -129,9 +128,8 @@ def norm_within(values: Integers, most: int) -> bool:
     while rest.any():
         limbs.append(rest & ((1 << LIMB_BITS) - 1))
         rest = rest >> LIMB_BITS
-    total = sum(
-        int(np.dot(a, b)) << LIMB_BITS * (i + j) for i, a in enumerate(limbs) for j, b in enumerate(limbs)
-    )  # python's integers, which have no end
+    # in integers of Python, which do not overflow
+    total = sum(int(np.dot(a, b)) << LIMB_BITS * (i + j) for i, a in enumerate(limbs) for j, b in enumerate(limbs))
     return total <= most * most
 
 
@@ -177,14 +175,14 @@ def in_levels(values: Integers, records: int, ones: int, arguments: Sequence[Any
 EXACT = Arithmetic("exact", (PSEUDO_RANDOM,))
 Parts = Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]
 F = TypeVar("F", bound=Callable[..., Any])
-SUMS: dict[str, Sum] = {}  # by name: what is asked of records that lie elsewhere
+SUMS: dict[str, Sum] = {}  # by name
 
 
 class Elsewhere:
-    """Stands for rows that are not here."""
+    """Stands for rows that are held elsewhere."""
 
     def held(self, model: Any, store: Any, coins: Any = None) -> HeldRecords:
-        """The records, laid out where they are."""
+        """The records, laid out where they are held."""
         raise NotImplementedError
 
     def counted(self, classes: int | None) -> NDArray[np.bool_] | None:
@@ -192,9 +190,9 @@ class Elsewhere:
 
 
 def everywhere(*takes: ArgumentKind, limit: Limit, entries: Callable[..., float] = lambda *_: 0.0) -> Callable[[F], F]:
-    """A sum over records, asked by its name of each rank where they lie at several (``summed``), and added up.
+    """Register a sum over records. Where these are held elsewhere, it is requested there by its name (``summed``).
 
-    ``takes`` its arguments, and so many records add up to no more than its ``limit``: see :class:`~.asked.Sum`.
+    ``takes``, ``limit`` and ``entries`` are those of :class:`Sum`.
     """
 
     def named(total: F) -> F:
@@ -207,7 +205,7 @@ def everywhere(*takes: ArgumentKind, limit: Limit, entries: Callable[..., float]
 def answered(
     *takes: ArgumentKind, limit: Limit = of_ones, entries: Callable[..., float] = lambda *_: 0.0
 ) -> Callable[[F], F]:
-    """The same of a sum that each kind of records has its own way to: what it is called in :class:`HeldRecords`."""
+    """The same for a method of :class:`HeldRecords`, which each kind of records computes in its own way."""
 
     def named(total: F) -> F:
         name = total.__name__
@@ -222,7 +220,7 @@ def answered(
 
 
 def _asked_elsewhere(total: F) -> F:
-    """A sum that records which lie elsewhere are asked by its name."""
+    """The sum, requested by its name where the records are held elsewhere."""
 
     @wraps(total)
     def asked(records: HeldRecords, drawn: Drawn, *arguments: Any, **options: Any) -> Any:
@@ -235,7 +233,8 @@ def _asked_elsewhere(total: F) -> F:
 class HeldRecords(ABC):
     """Private rows behind exact integer totals, here or on other machines; ``drawn``: which of them.
 
-    A kind of records has what it can answer; the rest is refused here, which only their kind decides, never their values.
+    Each kind of records overrides what it can answer. The rest is refused here: a refusal depends on the kind of records, never on
+    their values.
     """
 
     __slots__ = ()
@@ -296,7 +295,7 @@ class HeldRecords(ABC):
         raise self._without("losses")
 
     def summed(self, name: str, drawn: Drawn, *arguments: Any, **options: Any) -> Any:
-        """A sum of ``SUMS``, asked by its name where the records lie; NotImplemented: they are here."""
+        """A sum of ``SUMS`` by its name, computed where the records are held; NotImplemented where that is here."""
         return NotImplemented
 
     # --- sums over rows, and counts ---

@@ -94,18 +94,19 @@ def sum_classes(rows: GridRows, chosen: Integers, theta: Floats, gain: float, lo
         z = scores.astype(np.float64) * (reach * grid)[:, None]
         c = loss.row_slope(z, rows.y[here].astype(np.int64)) * (reach * gain)[:, None]
         c = np.where(np.isfinite(c).all(1)[:, None], c, 0.0)
-        weights = np.rint(c * _shortened(c, rows.squares[here])[:, None]).astype(np.int64)
+        weights = np.rint(c * shortened(c, rows.squares[here])[:, None]).astype(np.int64)
         squares = rows.squares[here].astype(np.int64)
         fits = (weights * weights).sum(1) * squares <= BOUND * BOUND
         total += (weights * (fits & (squares > 0))[:, None]).T @ X
     return total
 
 
-def _shortened(c: Floats, squares: NDArray[np.int32]) -> Floats:
-    """What each c is multiplied by before rounding."""
+def shortened(c: Floats, squares: NDArray[Any], largest: float = math.inf) -> Floats:
+    """What each c is multiplied by before rounding, so that it is at most ``largest`` and M/N - sqrt(K)/2 long."""
     length = np.zeros(len(c))
     for column in c.T:
         length = length + column * column
     length = np.sqrt(length)
     most = BOUND / np.sqrt(np.maximum(squares, 1).astype(np.float64)) - 0.5 * np.sqrt(float(c.shape[1]))
+    most = np.minimum(most, float(largest))
     return np.where(length > most, most / np.maximum(length, most), 1.0)

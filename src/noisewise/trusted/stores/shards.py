@@ -1,9 +1,9 @@
 """Private rows dealt into shards by secret coins, each of which trains by itself: one vector for each, summed in integers.
 
-A record's coin belongs to its place, not to what it holds: replacing a record moves none to another shard. A shard keeps the
-first rows that fall to it, up to a height that follows from public facts, so that shapes, memory and time do. What happens
-inside a shard is the work of ``unroll``, trusted code that whoever builds the curator hands over; it is given the rows,
-sides and seed of every shard, and what it makes of one shard follows from that shard alone.
+A record's coin belongs to its place, not to its values: replacing a record moves no other record to another shard. A shard keeps
+the first rows that it is dealt, up to a height that follows from public facts, and so do shapes, memory and time. ``unroll``,
+trusted code that the builder of the curator passes, trains inside the shards: it gets the rows, sides and seed of every shard,
+and what it makes of one shard follows from that shard alone.
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ class ShardRows(NamedTuple):
         return ShardRows(*(part[start:stop] for part in self[:3]), self.seeds[start:stop])  # type: ignore[call-arg,arg-type]
 
 
-Unroll = Callable[
-    [Model, Any, ShardRows], Floats
-]  # a vector (S, k) for each shard; not finite: the shard counts as zero
+# Vectors (S, k), one row for each shard; a shard whose vector is not finite counts as zero.
+Unroll = Callable[[Model, Any, ShardRows], Floats]
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -52,7 +51,7 @@ class Shards:
     coins: Any
 
     def over(self, records: HeldRecords, counted: NDArray[np.bool_] | None = None) -> ShardedRecords:
-        """These records, to be dealt into shards; those that do not count take a place and are nobody's."""
+        """These records, to be dealt into shards; records that do not count take a place in a shard and are on no side."""
         return ShardedRecords(records, self, counted)
 
 
@@ -84,7 +83,7 @@ class ShardedRecords(HeldRecords):
 
 
 def height_of(expected: float, shards: int) -> int:
-    """How many rows of a shard count, from public facts: more fall to one by chance once in 10,000 shards."""
+    """How many rows of a shard count, from public facts: by chance a shard in 10,000 is dealt more."""
     mean = expected / shards
     return math.ceil(mean + 4 * math.sqrt(mean)) + 4
 
@@ -102,10 +101,7 @@ def deal(
     kept = order[within < height]
     cell = shard[kept] * height + within[within < height]
     float_rows = records.float_rows()
-    rows, labels = (
-        _laid(float_rows.rows, kept, cell, shards * height),
-        _laid(float_rows.labels, kept, cell, shards * height),
-    )
+    rows, labels = (_laid(values, kept, cell, shards * height) for values in float_rows)
     sides = np.full(shards * height, NOBODY)
     side = side if counted is None else np.where(counted, side, NOBODY)
     sides[cell] = side[kept]

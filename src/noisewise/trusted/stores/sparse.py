@@ -6,6 +6,11 @@ x' = s (x - m), without touching an entry: sums of w (x_q - m_q) are sums of w x
 x_q - m_q is an exact integer, so clipping is in integers as for other rows (:mod:`noisewise.trusted.stores.sparse_reference`).
 
 What is asked rarely is computed in chunks of rows written out in full, by the same steps as for a linear model's rows.
+
+*Words.* The entries of a few neighbouring blocks of a row are a word. Where columns have few values there are far fewer words than
+rows: a word's part of a score is worked out once, and so is what it adds to a sum, times the sum of the weights of the rows that
+have it. All of it is in integers, so a sum is the same with words or without, bit for bit. Words are found in private rows and
+stay with them: nothing but the time and memory that a sum takes depends on them.
 """
 
 from __future__ import annotations
@@ -21,7 +26,6 @@ from numpy.typing import NDArray
 
 from ..fast import kernels
 from . import sparse_reference as reference
-from .common_words import RowWords, no_words, words_of
 from .grid import BOUND, DIRECTION, MAX_COLUMNS, MAX_ROWS, ROWS_PER_CHUNK, Allocator, in_memory, labels_of
 from .linear import MAX_ROWS_PER_SUM, NONE, NUMBERS_AT_ONCE, LinearRecords, in_parallel, unit_rows
 from .totals import Drawn, FloatRows, Floats, Integers, IntegerTotal
@@ -29,7 +33,26 @@ from .totals import Drawn, FloatRows, Floats, Integers, IntegerTotal
 MAX_FULL_COLUMNS = 4096  # up to which rows are written out in full, all of them
 SCALE_RANGE = 1e-6, 1e6
 ENTRIES_AT_ONCE = 1 << 17  # laid out at once: they stay in the cache
+MIN_ROWS_PER_WORD = 8  # of a block; twice as many for those of several blocks
+MAX_WORDS_PER_BLOCK = 4096
+MAX_KEYS = 1 << 20  # words that there is room for while they are found
+MAX_WORDS = (1 << 16) - 1
+MAX_PAIRED_WORDS = 1 << 16  # pairs of words up to which two blocks are put together
+SAVED = 0.8  # of the entries: words that leave more are not worth their while
 RowSlice = Callable[[int, int], tuple[NDArray[Any], Floats]]
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class RowWords:
+    """Rows as words and loose entries. The entries of word d are those from ``ends[d]`` to ``ends[d + 1]``."""
+
+    codes: NDArray[np.uint16]  # (n, groups): the number of each word of a row
+    ends: Integers
+    word_places: NDArray[np.uint32]
+    word_values: NDArray[np.int16]
+    places: NDArray[np.uint32]  # (n, at most): loose entries
+    values: NDArray[np.int16]
+    filled: NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -145,18 +168,8 @@ class SparseRecords(LinearRecords):
             moved = replace(moved, words=words_of(rows.places, rows.values, moved.filled, rows.starts, rows.columns))
         return replace(self, rows=moved)
 
-    def gradients(self, drawn: Drawn, theta: Floats, clip: float) -> IntegerTotal:
-        """The sum of gradients, each clipped to norm ``clip``: M stands for it."""
-        matrix, gain, kernel = self._matrix(theta), BOUND / clip, arithmetic()
-        if self.loss.kernel is None or kernel is reference:
-            add = reference.sum_one if self.outputs == 1 else reference.sum_classes
-            total = add(self.rows, self._everyone(drawn), matrix, gain, self.loss)
-        else:
-            total = self._compiled(kernel, drawn.rows, matrix, gain)
-        return IntegerTotal(total.ravel(), BOUND, clip)
-
-    def _everyone(self, drawn: Drawn) -> Integers:
-        return np.arange(len(self)) if drawn.rows is None else drawn.rows
+    def _kernels(self) -> tuple[Any, Any]:
+        return arithmetic(), reference
 
     def _compiled(self, kernel: Any, chosen: Integers | None, theta: Floats, gain: float) -> Integers:
         rows, (number, width, weights) = self.rows, kernel.options(self.loss)
@@ -225,3 +238,89 @@ class SparseRecords(LinearRecords):
             raise ValueError(
                 f"{what} would write out rows of {self.columns} columns; they need at most {MAX_FULL_COLUMNS}"
             )
+
+
+# --- words ---
+
+
+def no_words(rows: int) -> tuple[Any, ...]:
+    """Codes, ends, places and values of words where there are none."""
+    return np.zeros((rows, 0), np.uint16), np.zeros(1, np.int64), np.zeros(0, np.uint32), np.zeros(0, np.int16)
+
+
+@dataclass
+class _Group:
+    """Neighbouring blocks, from ``begin`` to ``end``: the word of each row, and the first row that has each."""
+
+    begin: int
+    end: int
+    code: NDArray[np.uint16]
+    first: Integers
+
+
+def words_of(
+    places: NDArray[np.int32], values: NDArray[np.int16], filled: NDArray[np.int32], starts: Integers, width: int
+) -> RowWords | None:
+    """The words of laid out rows whose blocks start at the coordinates ``starts``; None where they save little."""
+    kernel = importlib.import_module("..fast.table_kernels", __package__)
+    unsigned, n, loose = places.view(np.uint32), len(filled), np.ones(width, np.bool_)
+    groups = _groups(kernel, (unsigned, values, filled), starts, width)
+    for group in groups:
+        loose[group.begin : group.end] = False
+    left = np.zeros(n, np.int32)
+    nothing = np.empty((n, 0), np.uint32), np.empty((n, 0), np.int16)
+    kernel.take(unsigned, values, filled, loose, *nothing, left)
+    if not groups or float(left.mean()) + len(groups) > SAVED * float(filled.mean()):
+        return None
+    entries = [_entries(unsigned, values, filled, group) for group in groups]
+    counts, word_places, word_values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
+    bases = np.cumsum([0, *(len(group.first) for group in groups)])
+    codes = np.empty((n, len(groups)), np.uint16)
+    for k, group in enumerate(groups):
+        np.add(group.code, np.uint16(bases[k]), out=codes[:, k])
+    few = np.empty((n, int(left.max())), np.uint32), np.empty((n, int(left.max())), np.int16)
+    kernel.take(unsigned, values, filled, loose, *few, left)
+    return RowWords(codes, np.concatenate([[0], np.cumsum(counts)]), word_places, word_values, *few, left)
+
+
+def _groups(kernel: Any, rows: tuple[Any, Any, Any], starts: Integers, width: int) -> list[_Group]:
+    """Blocks that have few words, neighbours put together where they have few of them still."""
+    n, blocks = len(rows[2]), len(starts)
+    groups: list[_Group] = []
+    most = min(n // MIN_ROWS_PER_WORD, MAX_WORDS_PER_BLOCK, MAX_KEYS // blocks)
+    if most < 2:
+        return []
+    bounds = np.append(starts, width)
+    slots, codes = np.empty((blocks, 2 * MAX_WORDS_PER_BLOCK), np.int32), np.empty((blocks, n), np.uint16)
+    first, known = np.empty((blocks, most), np.int64), np.zeros(blocks, np.int64)
+    if not kernel.number(*rows, bounds, slots, first, known, codes):
+        return []
+    for b in range(blocks):
+        if known[b] <= min(most, MAX_WORDS - sum(len(group.first) for group in groups)):
+            groups.append(_Group(int(bounds[b]), int(bounds[b + 1]), codes[b], first[b, : known[b]]))
+            _merge_last(kernel, groups, min(most // 2, MAX_WORDS - sum(len(group.first) for group in groups[:-2])))
+    return groups
+
+
+def _merge_last(kernel: Any, groups: list[_Group], most: int) -> None:
+    """Put the last two groups together if they are neighbours, and have few words together."""
+    if len(groups) < 2 or groups[-2].end != groups[-1].begin:
+        return
+    one, other = groups[-2:]
+    pairs = len(one.first) * len(other.first)
+    if pairs > MAX_PAIRED_WORDS:
+        return
+    code, first = np.empty_like(one.code), np.empty(most, np.int64)
+    known = kernel.merge(one.code, other.code, len(other.first), np.empty(pairs, np.int32), first, code)
+    if known >= 0:
+        groups[-2:] = [_Group(one.begin, other.end, code, first[:known])]
+
+
+def _entries(
+    places: NDArray[np.uint32], values: NDArray[np.int16], filled: NDArray[np.int32], group: _Group
+) -> tuple[Integers, NDArray[np.uint32], NDArray[np.int16]]:
+    """How many entries each word of a group has, and these entries."""
+    where, numbers = places[group.first], values[group.first]
+    own = (where >= group.begin) & (where < group.end)
+    own &= np.arange(where.shape[1]) < filled[group.first][:, None]
+    return own.sum(1), where[own], numbers[own]

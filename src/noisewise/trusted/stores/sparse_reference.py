@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .grid import BOUND, DIRECTION, MAX_ROW_NORM
-from .reference import on_grid
+from .reference import on_grid, shortened
 from .totals import Floats, Integers
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def sum_classes(rows: SparseRows, chosen: Integers, theta: Floats, gain: float, 
     c = loss.row_slope(z, rows.y[chosen].astype(np.int64)) * (reach * gain)[:, None]
     c = np.where(np.isfinite(c).all(1)[:, None], c, 0.0)
     squares = rows.squares[chosen].astype(np.int64)
-    weights = np.rint(c * _shortened(c, squares)[:, None]).astype(np.int64)
+    weights = np.rint(c * shortened(c, squares, MAX_WEIGHT)[:, None]).astype(np.int64)
     fits = (weights * weights).sum(1) * squares <= BOUND * BOUND
     return weighted(rows, chosen, weights * (fits & (squares > 0))[:, None])
 
@@ -136,14 +136,3 @@ def _scores(rows: SparseRows, chosen: Integers, theta: Floats) -> tuple[Floats, 
     whole, reach = narrow.astype(np.int64).T, rows.reach[chosen]
     scores = products(rows.places[chosen], rows.values[chosen], whole) - rows.centre @ whole
     return scores.astype(np.float64) * (reach * grid)[:, None], reach
-
-
-def _shortened(c: Floats, squares: Integers) -> Floats:
-    """What each c is multiplied by before rounding."""
-    length = np.zeros(len(c))
-    for column in c.T:
-        length = length + column * column
-    length = np.sqrt(length)
-    most = BOUND / np.sqrt(np.maximum(squares, 1).astype(np.float64)) - 0.5 * np.sqrt(float(c.shape[1]))
-    most = np.minimum(most, float(MAX_WEIGHT))
-    return np.where(length > most, most / np.maximum(length, most), 1.0)

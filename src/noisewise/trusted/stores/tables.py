@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..fast import kernels
-from ..features.features import Codes, Features, Floats, Hats, Product, cell_type, even, positions, slopes_of
+from ..features import Codes, Features, Floats, Hats, Product, cell_type, even, positions, slopes_of
 from .grid import ROWS_PER_CHUNK, Allocator, in_memory, numbers
 from .linear import NONE
 from .protocol import HeldRecords
@@ -163,11 +163,11 @@ def held_table(cells: NDArray[Any], labels: NDArray[Any], model: Any, store: All
     return TableRecords(table.rows(even(()), store), model.loss, model.outputs, table)
 
 
-# Columns as they come from a file, before there is a model or a scale: counted, never laid out.
-
-
 class ColumnRecords(HeldRecords):
-    """A way to read the private columns, a piece at a time: matrices with one row per record; called for every question."""
+    """Columns as they come from a file, before there is a model or a scale: counted, never laid out.
+
+    ``pieces`` reads them, for every question anew, as matrices with one row per record.
+    """
 
     __slots__ = ("_columns", "_pieces")
 

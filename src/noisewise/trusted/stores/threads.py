@@ -1,4 +1,4 @@
-"""Threads that are kept for sums over many records: starting one anew takes as long as a good part of such a sum."""
+"""A pool of threads for sums over many records: starting a thread takes as long as a good part of such a sum."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextvars import copy_context
 from functools import cache
 from typing import TypeVar
 
-MAX_THREADS = 256  # as many are started as were ever needed at once
+MAX_THREADS = 256  # the pool grows up to that
 P = TypeVar("P")
 R = TypeVar("R")
 
@@ -23,18 +23,17 @@ os.register_at_fork(after_in_child=_crew.cache_clear)  # a child has none of its
 
 
 def threads() -> int:
-    """How many threads a sum may use: as many as ``OMP_NUM_THREADS`` says, as for other libraries, or as there are cores."""
-    said = os.environ.get("OMP_NUM_THREADS", "")
+    """How many threads a sum may use: ``OMP_NUM_THREADS``, as in other libraries, or the number of cores."""
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(
-        max(int(said[:9]) if said.isdecimal() else cores or 1, 1), MAX_THREADS
-    )  # int refuses thousands of digits
+    count = int(wanted[:9]) if wanted.isdecimal() else cores or 1  # int refuses thousands of digits
+    return min(max(count, 1), MAX_THREADS)
 
 
 def together(share: Callable[[P], R], parts: Sequence[P]) -> list[R]:
-    """``share`` of every part, in order: the first on this thread, each other on one of the crew.
+    """``share`` of every part, in order: the first on this thread, the others on the pool, with this thread's settings of numpy.
 
-    They see this thread's settings of numpy, and none of them works on when this returns, however that is.
+    None of them is still running when this returns or raises.
     """
     others = [_crew().submit(copy_context().run, share, part) for part in parts[1:]]
     try:

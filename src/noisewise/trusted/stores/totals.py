@@ -45,14 +45,14 @@ class Drawn(NamedTuple):
     expected: float = math.inf
 
     def only(self, counted: NDArray[np.bool_] | None) -> Drawn:
-        """The same batch without the records that do not count; None: all do. Nobody else moves."""
+        """The same batch without the records that do not count; None: all do. No other record moves."""
         if counted is None:
             return self
         rows = np.flatnonzero(counted) if self.rows is None else self.rows[counted[self.rows]]
         return self._replace(rows=rows)
 
     def count(self, records: int) -> int:
-        """How many they are, out of so many ``records``. Private."""
+        """The size of the batch, where there are ``records`` records in all. Private."""
         return records if self.rows is None else len(self.rows)
 
 

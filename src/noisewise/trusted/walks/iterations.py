@@ -1,7 +1,6 @@
 """Float iterations over the rows of linear models: the steps of walks and of a minimiser, in double precision.
 
-What comes out is private. A ``walk`` is the curator's frozen data, where the proofs of what it costs stand; noise is added
-there.
+Their results are private. A ``walk`` is the curator's frozen data, whose class has the proof of its price; noise is added there.
 """
 
 from __future__ import annotations
@@ -75,13 +74,8 @@ class Perturbed:
     """sum of losses + lam/2 ||theta - start||^2 + b.theta, with its gradient and Hessian."""
 
     def __init__(self, model: Model, batch: FloatRows, b: Floats, lam: float, start: Floats) -> None:
-        self.model, (self.rows, self.labels), self.b, self.lam, self.start = (
-            model,
-            batch,
-            b,
-            lam,
-            start.astype(np.float64),
-        )
+        self.model, self.b, self.lam = model, b, lam
+        (self.rows, self.labels), self.start = batch, start.astype(np.float64)
 
     def value(self, theta: Floats) -> float:
         losses = self.model.loss.row_value(self.model.scores(theta, self.rows), self.labels).sum()

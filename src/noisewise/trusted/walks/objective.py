@@ -1,4 +1,4 @@
-"""Objective perturbation: the minimiser of a convex objective with a random slope, reached by Newton steps in the room."""
+"""Objective perturbation: the minimiser of a convex objective with a random slope, found by Newton steps inside the curator."""
 
 from __future__ import annotations
 

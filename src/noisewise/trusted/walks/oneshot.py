@@ -1,4 +1,4 @@
-"""One-shot questions: a whole training run inside the room, of which only the end is released.
+"""One-shot questions: a whole training run inside the curator, of which only the end is released.
 
 For linear models: :class:`Descent` (output perturbation) and :class:`OnePass` (PNSGD) here, the perturbed objective in
 :mod:`noisewise.trusted.walks.objective`. Each docstring proves its price. Common ground: rows are cut to
@@ -35,7 +35,7 @@ MAX_START_ENTRY = 1e3  # of an entry of a start: see `not_lost`, which keeps noi
 
 
 class Whole(WholeRun):
-    """What all one-shot questions have in common: they are asked once, of linear models with a smooth loss, of one row a person."""
+    """What one-shot questions share: they are asked once, of linear models with a smooth loss, for one row per person."""
 
     bounded: ClassVar[str] = "whole walks and minimisers run in double precision, with a margin"
     samplings: ClassVar[tuple[str, ...]] = ("full",)
@@ -169,7 +169,7 @@ NoisyWalk = Descent | OnePass
 
 
 def plain_fields(what: object, *names: str) -> None:
-    """Make the fields plain and in range: a subclass could be priced as one number and multiply as another."""
+    """Make the fields plain numbers in range: a subclass of float could be priced as one number and multiply as another."""
     start = plain(np.asarray(what.start))  # type: ignore[attr-defined]
     if start.ndim != 1 or not float(np.abs(start).max(initial=0.0)) <= MAX_START_ENTRY:
         raise ValueError(
@@ -261,7 +261,7 @@ def noised_end(end: Floats, std: float, multiplier: float, stream: Stream) -> Fl
 
 
 def whole_numbers(kind: type[Any]) -> list[str]:
-    """Which of its numbers are whole: of steps, or of passes."""
+    """The names of its integer fields: steps, or passes."""
     return [field.name for field in fields(kind) if field.type == "int"]
 
 

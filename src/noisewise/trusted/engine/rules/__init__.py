@@ -2,6 +2,6 @@
 
 from importlib import import_module
 
-NAMES = ("attention", "convolution", "embedding", "indexing", "linear", "norms", "recurrent", "views", "values")  # fmt: skip
+NAMES = ("convolution", "indexing", "layers", "linear", "recurrent", "values")  # fmt: skip
 for name in NAMES:  # the last one withholds what no other takes
     import_module(f".{name}", __name__)

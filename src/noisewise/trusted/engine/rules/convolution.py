@@ -20,7 +20,7 @@ from ..entries import MAX_GRADIENT_NUMBERS, Direct, Entry, Outer, Persons, alive
 from ..tape import Tape, rule
 from ..torch_names import below
 
-DIRECT = 4.0  # gradients of single records may take so many times the room of what they are made of
+DIRECT = 4.0  # gradients of single records may take that many times the memory of what they are made of
 WINDOW_NUMBERS_AT_ONCE = 2**19  # that are laid out
 CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 Numbers = tuple[int, ...]
@@ -227,7 +227,7 @@ def _convolved(
 
 
 def _by_pixel(weight: Tensor) -> Tensor:
-    """The same numbers, those of one pixel side by side in memory; said by strides, as one channel lies both ways."""
+    """The same numbers with those of one pixel side by side in memory; by strides, as one channel lies both ways."""
     _, channels, height, width = weight.shape
     weight = weight.contiguous(memory_format=torch.channels_last)
     return weight.as_strided(weight.shape, (channels * height * width, 1, channels * width, channels))

@@ -1,6 +1,6 @@
-"""Functions that take whole numbers as places or labels: each record's numbers are checked first.
+"""Functions that take integers as indices or labels: each record's integers are checked first.
 
-A number out of range raises for the whole batch, and a module that catches that could treat all records otherwise.
+An integer out of range raises for the whole batch, and a module that caught that could treat all records differently.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def one_hot(tape: Tape, tensor: Tensor, num_classes: int = -1) -> Any:
 
 
 def _places(tape: Tape, input: Tensor, where: Any) -> Any:
-    """An index with numbers that are legal; None where a record's mask is one."""
+    """An index whose integers are legal; None where it has a mask of a record's own."""
     parts, dim, found = where if isinstance(where, tuple) else (where,), 0, []
     taken = sum(one.dim() if isinstance(one, Tensor) and one.dtype == torch.bool else one is not None and one is not ... for one in parts)  # fmt: skip
     for part in parts:

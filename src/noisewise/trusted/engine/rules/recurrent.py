@@ -119,9 +119,8 @@ def _layers(tape: Tape, cell: Any, *args: Any) -> Any:
     if x.dim() != 3:
         tape.refuse("a recurrent layer needs batches of sequences; pass (batch, length, width) and batch_first=True")
     whole = _of_all(tape, x)
-    firsts = [
-        _of_all(tape, state) for state in ((hx,) if isinstance(hx, Tensor) else hx)
-    ]  # (batch, layers, each, width)
+    # (batch, layers, each, width)
+    firsts = [_of_all(tape, state) for state in ((hx,) if isinstance(hx, Tensor) else hx)]
     with below():
         x, ends = whole if batch_first else whole.transpose(1, 2), list[Any]()
         for layer in range(layers):

@@ -1,8 +1,8 @@
-"""Functions that some values of a record make raise, for all records at once, or show elsewhere: here they cannot.
+"""Functions that raise for all records at once if one record has some value, or leak that value otherwise.
 
-A module could catch what is raised, remember it, and treat all records otherwise from then on. So values are checked record by
-record, one that does not fit counts as zero, and what cannot be checked is refused. This file is imported last, when all other
-rules are known.
+A module could catch the exception, remember it, and treat all records differently from then on. So values are checked record by
+record, a record with an illegal value counts as zero, and a function that cannot be checked is refused. This file is imported
+last, when all other rules are registered.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..torch_names import is_batched
 
 
 def _without_nan(function: Any) -> Any:
-    """The gradient of what is not a number depends on its place in memory; here it has none."""
+    """The gradient at NaN depends on its place in memory; here it has none."""
 
     def run(tape: Tape, input: Tensor, *rest: Any, **more: Any) -> Any:
         if not input.is_floating_point():
@@ -133,7 +133,7 @@ for one in (Tensor.__rfloordiv__, Tensor.__rmod__):
 
 
 def _fitting(tape: Tape, values: Tensor, fits: Tensor, other: float) -> Tensor:
-    """Values with another one where they do not fit; such a record counts as zero."""
+    """Values with ``other`` in place of illegal ones; a record with such a value counts as zero."""
     tape.only_where(fits)
     return torch.where(fits, values, other)
 

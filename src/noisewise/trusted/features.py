@@ -16,15 +16,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-# Where a value lies between declared points: piecewise linear, from 0 at the first to 1 at the last.
-#
-# Every declared scale is such a map. A logarithmic one has points at equal ratios, declared knots are points at equal
-# distances, ranks that were bought are points at quantiles. Arithmetic is + - * and comparisons on single values, so that a
-# value's place does not depend on its company.
-
-
 Floats = NDArray[np.float64]
 LOG_POINTS = 129
+
+# --- scales: piecewise linear maps from declared points to ranks, from 0 at the first to 1 at the last. A logarithmic scale has
+# points at equal ratios, declared knots are points at equal distances, bought ranks are points at quantiles. ---
 
 
 def positions(values: Floats, points: Floats, ranks: Floats) -> Floats:
@@ -71,8 +67,7 @@ def log_scale(low: float, high: float) -> tuple[tuple[float, ...], tuple[float, 
     return tuple(points.tolist()), tuple(np.linspace(0.0, 1.0, LOG_POINTS).tolist())
 
 
-# What anyone may know of a table's columns: declared, never read from private rows.
-
+# --- columns of a table: declared, never read from private rows ---
 
 STEPS, STEPS_BETWEEN = 1 << 16, 1 << 8  # of single precision: over a whole scale, and from a point of it to the next
 
@@ -81,7 +76,7 @@ STEPS, STEPS_BETWEEN = 1 << 16, 1 << 8  # of single precision: over a whole scal
 class TableColumn:
     """A number, with the points and ranks of its declared scale, or a category, with the coordinate of each value.
 
-    In a table a category is its position among the declared ones; NaN is a value that is missing.
+    In a table a category is its position among the declared ones; NaN is a missing value.
     """
 
     name: str
@@ -101,7 +96,7 @@ class TableColumn:
 
     @property
     def fine(self) -> bool:
-        """Whether single precision would put values together that the scale tells apart, as from 1e9 to 1e9 + 100."""
+        """Whether single precision is too coarse for the scale, as from 1e9 to 1e9 + 100."""
         if not self.number:
             return False
         with np.errstate(over="ignore", invalid="ignore"):  # beyond single precision: fine too
@@ -112,7 +107,7 @@ class TableColumn:
 
 
 def cell_type(columns: Sequence[TableColumn]) -> type[np.floating[Any]]:
-    """How cells of a table are kept: single precision, or double where a declared scale is too fine; no value decides."""
+    """The type of a table's cells: single precision, or double where a declared scale is too fine. It never depends on values."""
     return np.float64 if any(column.fine for column in columns) else np.float32
 
 
@@ -132,6 +127,7 @@ class Hats:
     ranks: tuple[float, ...]
     knots: int
 
+    entries = 2
     roundness = 2 / 3  # the mean of f^2 + (1-f)^2, if values lie anywhere between knots
 
     def __post_init__(self) -> None:
@@ -142,10 +138,6 @@ class Hats:
     @property
     def width(self) -> int:
         return self.knots + 1
-
-    @property
-    def entries(self) -> int:
-        return 2
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -173,7 +165,7 @@ class Hats:
 
     def knot_values(self) -> Floats:
         """Where the knots are, in the column's own unit."""
-        return np.interp(np.linspace(0, 1, self.knots), self.ranks, self.points)
+        return values_at(np.linspace(0, 1, self.knots), *self._scale)
 
     def words(self, columns: Sequence[TableColumn]) -> list[str]:
         name = columns[self.column].name
@@ -187,7 +179,7 @@ class Codes:
     column: int
     groups: tuple[int, ...]
 
-    roundness = 1.0
+    entries, roundness = 1, 1.0
 
     def __post_init__(self) -> None:
         if not self.groups or {*self.groups} != {*range(len({*self.groups}))}:
@@ -196,10 +188,6 @@ class Codes:
     @property
     def width(self) -> int:
         return max(self.groups) + 2
-
-    @property
-    def entries(self) -> int:
-        return 1
 
     @property
     def columns(self) -> tuple[int, ...]:
