@@ -13,7 +13,7 @@ from noisewise.accounts import Budget, BudgetExhausted, Terms, open_meter
 from noisewise.accounts.journal import CLAIM_SHARE, Journal, Journalled, paid
 from noisewise.accounts.journal.chain import Chain
 from noisewise.accounts.purse import Purse
-from noisewise.accounts.store import Claimed
+from noisewise.accounts.spending_file import Claimed
 from noisewise.curator import Curator, MinEigenvalue, PublicCurator, SecondMoment
 from noisewise.methods import registry
 from noisewise.train import Records, train

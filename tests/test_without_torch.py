@@ -173,7 +173,7 @@ TORCH_BY_NATURE = (  # modules and folders, below the package, of which every mo
     ),
     *(
         "learned.evaluate",
-        "learned.meta",
+        "learned.meta_training",
         "learned.plots",
         "learned.tasks",
         "learned.trained",

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 import torch
 
-from noisewise.learned.meta import Recipe
+from noisewise.learned.meta_training import Recipe
 from noisewise.learned.tasks import Tasks, TaskSource
 from noisewise.protect.learned.parts import new_weights, protector
 from noisewise.protect.learned.weights import Design, zero_weights

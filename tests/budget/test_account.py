@@ -27,7 +27,7 @@ from noisewise.accounts import Budget, BudgetExhausted, Terms, account
 from noisewise.accounts.account import Account, BudgetWarning
 from noisewise.accounts.paying import spending
 from noisewise.accounts.purse import Purse
-from noisewise.accounts.store import Amount
+from noisewise.accounts.spending_file import Amount
 from noisewise.evidence.bought_quality import private_quality
 from noisewise.faces.sklearn import Origin
 from noisewise.methods.descent import DeflatedDescent

@@ -6,7 +6,7 @@ import pytest
 
 from noisewise.accounts import Budget, BudgetExhausted, Terms, open_meter
 from noisewise.accounts.purse import Purse
-from noisewise.accounts.store import Claimed
+from noisewise.accounts.spending_file import Claimed
 from noisewise.trusted.accountants.base import currencies
 from noisewise.trusted.events import ApproximateDP, BoundedRange, Gaussian, Poisson, Repeated
 

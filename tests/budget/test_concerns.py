@@ -12,8 +12,8 @@ import pytest
 from sklearn.base import clone
 
 import noisewise as nw
-from noisewise.accounts import concerns as module
-from noisewise.accounts.concerns import concerns
+from noisewise.accounts import budget_warnings as module
+from noisewise.accounts.budget_warnings import concerns
 from noisewise.evidence.report.page import report_page
 from noisewise.statements.wording import FORMATS, derived_words, format_of, likely
 from noisewise.statements.wording import text as text_of

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from noisewise.accounts import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, Terms, meter_from
 from noisewise.accounts.purse import Purse
-from noisewise.accounts.store import Amount, PurseEntry, left_of
+from noisewise.accounts.spending_file import Amount, PurseEntry, left_of
 from noisewise.statements.statement import training_budget
 from noisewise.trusted.accountants import gdp
 from noisewise.trusted.accountants.base import currencies

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from noisewise.faces.cli import main as entry
 from noisewise.faces.cli.main import app
 from noisewise.learned import trained
-from noisewise.learned.meta import CONSTRAINTS, Training
+from noisewise.learned.meta_training import CONSTRAINTS, Training
 from noisewise.learned.tasks import tasks_from
 from noisewise.protect.learned import parts, zoo
 from noisewise.protect.learned.weights import zero_weights

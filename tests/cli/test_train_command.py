@@ -427,7 +427,7 @@ def test_nothing_is_asked_when_spending_cannot_be_written_down(desk, shell, monk
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("noisewise.accounts.store.write_atomically", full)
+    monkeypatch.setattr("noisewise.accounts.spending_file.write_atomically", full)
     monkeypatch.setattr("noisewise.train.Curator", lambda *_, **__: pytest.fail("a record was touched"))
     before = names()
     told = shell("train", "private.csv", "--schema", "schema.toml", *BUDGET, "--out", "deep/run")

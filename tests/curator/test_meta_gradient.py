@@ -19,7 +19,7 @@ from noisewise.trusted.facts import facts_of
 from noisewise.trusted.losses import Logistic, Softmax
 from noisewise.trusted.models import MLP, Linear
 from noisewise.trusted.noise import Stream
-from noisewise.trusted.questions.meta import MetaGradient, length_of, units_of
+from noisewise.trusted.questions.meta_gradient import MetaGradient, length_of, units_of
 from noisewise.trusted.stores import records_of
 from noisewise.trusted.stores.shards import FINE, Shards, deal, height_of
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from noisewise.trusted.engine import in_units, units
+from noisewise.trusted.engine import in_units
+from noisewise.trusted.engine import whole_numbers as units
 
 
 def chosen(monkeypatch, few: int | None) -> None:

@@ -19,7 +19,7 @@ from noisewise.learned.evaluate import (
     held_out_task,
     on_one_thread,
 )
-from noisewise.learned.meta import stopped_loss
+from noisewise.learned.meta_training import stopped_loss
 from noisewise.learned.tasks import Tasks, TaskSource
 from noisewise.learned.unroll import starts
 from noisewise.protect.learned.parts import new_weights, protector

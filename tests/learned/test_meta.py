@@ -10,8 +10,8 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from noisewise.learned import meta
-from noisewise.learned.meta import (
+from noisewise.learned import meta_training as meta
+from noisewise.learned.meta_training import (
     CONSTRAINTS,
     PAPER_DESIGN,
     PAPER_RECIPE,

@@ -15,7 +15,7 @@ from noisewise.accounts.journal import Journal, Journalled, closed_journal, paid
 from noisewise.accounts.journal.chain import Chain
 from noisewise.accounts.ledger import Ledger
 from noisewise.accounts.ledger.verify import verified
-from noisewise.accounts.store import CLAIM_SHARE, Closed
+from noisewise.accounts.spending_file import CLAIM_SHARE, Closed
 from noisewise.curator import Count, Curator
 from noisewise.trusted.events import Gaussian, leaves
 from noisewise.trusted.losses import LOSSES

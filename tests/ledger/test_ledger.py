@@ -14,7 +14,7 @@ from noisewise.accounts.ledger import Ledger, account_in
 from noisewise.accounts.ledger.database import ledger_url, shown
 from noisewise.accounts.ledger.store import in_units, unit_for
 from noisewise.accounts.ledger.verify import verified
-from noisewise.accounts.store import Claimed
+from noisewise.accounts.spending_file import Claimed
 from noisewise.trusted.events import Gaussian, Poisson, Repeated
 
 BUDGET = Budget(3.0, 1e-5)

@@ -121,7 +121,7 @@ def test_two_at_one_run_never_both_get_a_block(url):
 
 
 def claimer(url, number, gate, results):
-    from noisewise.accounts.store import Claimed
+    from noisewise.accounts.spending_file import Claimed
 
     gate.wait()
     got = []

@@ -62,7 +62,7 @@ MUTANTS = (
         "if tuple(named) != self.names or",
         "if False and",
         ("tests/engine/test_refusals.py", "tests/attacks/test_engine_attacked.py"),
-        "trusted/engine/facts.py",
+        "trusted/engine/public_facts.py",
     ),
     Mutant(
         "a module that mixes records is rehearsed and taken",
@@ -205,6 +205,6 @@ MUTANTS = (
         ".nan_to_num_(nan=0.0)",
         ".nan_to_num_(nan=most)",
         ("tests/engine/test_units.py::test_what_is_no_number_or_too_large",),
-        "trusted/engine/units.py",
+        "trusted/engine/whole_numbers.py",
     ),
 )

@@ -278,7 +278,7 @@ MUTANTS = (
         "return 2 * self.clip, 2 * self.clip",
         "return self.clip, self.clip",
         ("tests/curator/test_meta_gradient.py::test_the_answer_is_charged_as_two_clips",),
-        "trusted/questions/meta.py",
+        "trusted/questions/meta_gradient.py",
     ),
     Mutant(
         "strangers add questions",

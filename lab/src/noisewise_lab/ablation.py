@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noisewise.learned.meta import Recipe
+from noisewise.learned.meta_training import Recipe
 from noisewise.learned.tasks import Tasks, TaskSource
 from noisewise.learned.unroll import PublicTask, TaskRows, advance, start, starts
 from noisewise.protect.learned import zoo

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from noisewise.accounts import Budget
-from noisewise.learned.meta import Recipe, Training
+from noisewise.learned.meta_training import Recipe, Training
 from noisewise.learned.tasks import Tasks, TaskSource
 from noisewise.methods.l2p import L2P
 from noisewise.protect.learned.weights import Design

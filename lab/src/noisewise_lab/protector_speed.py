@@ -23,7 +23,7 @@ import numpy as np
 from noisewise.accounts import Budget
 from noisewise.accounts.choosing import choose_meter
 from noisewise.asking import Curator
-from noisewise.learned.meta import Recipe, Training
+from noisewise.learned.meta_training import Recipe, Training
 from noisewise.learned.tasks import Tasks, TaskSource
 from noisewise.learned.trained import find_tasks, recipes
 from noisewise.methods.l2p import L2P

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from noisewise.learned.meta import Recipe, Training
+from noisewise.learned.meta_training import Recipe, Training
 from noisewise.learned.tasks import Tasks, TaskSource
 from noisewise.learned.unroll import PublicTask, TaskRows, advance, start, starts
 from noisewise.methods.preparation.basis import BASIS_SHARE, LENGTH_SHARE, deflating

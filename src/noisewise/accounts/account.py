@@ -19,7 +19,7 @@ from ..trusted.accountants.terms import MIN_DELTA, Budget, Terms
 from ..trusted.counts import BudgetExhausted, NotCopied
 from ..trusted.process import Process, this_process
 from .purse import Purse, PurseShare, down
-from .store import Amount, PurseEntry
+from .spending_file import Amount, PurseEntry
 
 Sent = tuple[str, Process]  # the name of an account, and the process in which it was open
 UnitName = Literal["record", "person"]

@@ -13,9 +13,9 @@ from ..trusted import validate
 from ..trusted.accountants.terms import Budget, Terms
 from ..trusted.events import Adjacency
 from .account import UNITS, Account, UnitName, named
-from .concerns import warn_of
+from .budget_warnings import warn_of
 from .purse import Purse
-from .store import PurseStore
+from .spending_file import PurseStore
 
 if TYPE_CHECKING:
     from .ledger import Ledger

@@ -18,17 +18,8 @@ from ..trusted.counts import BudgetExhausted, NotCopied
 from ..trusted.events import ApproximateDP, Composed, Event, FixedBatch, Gaussian, Poisson, leaves
 from ..trusted.meter import AdditiveMeter, Meter, PlanMeter
 from ..trusted.opening import open_meter, rebuilt_terms
-from .store import (
-    CLAIM_SHARE,
-    UNUSED,
-    Amount,
-    Closed,
-    MemoryStore,
-    PurseEntry,
-    PurseStore,
-    SpendingFile,
-)
-from .store import PurseShare as PurseShare
+from .spending_file import CLAIM_SHARE, UNUSED, Amount, Closed, MemoryStore, PurseEntry, PurseStore, SpendingFile
+from .spending_file import PurseShare as PurseShare
 
 MAX_PROMISED_EPSILON = 1e3  # where a search for the largest epsilon stops
 

@@ -16,7 +16,7 @@ from ..protect.learned.zoo import Learned
 from ..protect.protector import Protector
 from ..trusted.torch_extra import torch
 from .evaluate import NOTHING_LEFT, held_out_task
-from .meta import Epoch
+from .meta_training import Epoch
 from .tasks import Tasks, TaskSource
 from .unroll import PublicTask, advance, calibrated_losses, start
 

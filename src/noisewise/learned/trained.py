@@ -27,7 +27,7 @@ from ..protect.learned.zoo import RANGES, Learned, digest, save_protector
 from ..trusted.accountants.gdp import epsilon_of
 from ..trusted.torch_extra import Tensor, torch
 from .evaluate import ResultRows, best_horizon, evaluate_protector, on_one_thread
-from .meta import PAPER_DESIGN, PAPER_HORIZON, PAPER_RECIPE, Epoch, Recipe, Training
+from .meta_training import PAPER_DESIGN, PAPER_HORIZON, PAPER_RECIPE, Epoch, Recipe, Training
 from .plots import plot_curves
 from .tasks import Tasks, load_tasks
 from .unroll import PublicTask

@@ -35,7 +35,7 @@ from ..trusted import validate
 from ..trusted.accountants.common import joint_noise, split_noise
 from ..trusted.events import FULL, Gaussian, Repeated, Sampling, sampled
 from .base import Array
-from .walk import Walk, WalkingMethod
+from .gradient_walk import Walk, WalkingMethod
 
 FORMS = ("quantile", "adaclip")
 MAX_CLIP_RATIO = 1e3  # the clip stays within this factor of its start

@@ -26,7 +26,7 @@ from ..asking import Curator, Facts, PublicCurator
 from ..trusted.accountants.classic import LAMBDAS
 from ..trusted.events import FULL, Sampling
 from .base import Array
-from .walk import Walk, WalkingMethod
+from .gradient_walk import Walk, WalkingMethod
 
 
 class State(NamedTuple):

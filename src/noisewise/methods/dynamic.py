@@ -32,8 +32,8 @@ from ..trusted import validate
 from ..trusted.accountants.calibrate import Floats, calibrate
 from ..trusted.events import FULL, Gaussian, Sampling, sampled
 from .base import Array, Method, size_noise
+from .gradient_walk import default_learning_rate
 from .nonprivate import warm_start
-from .walk import default_learning_rate
 
 GAMMA = 0.98  # without public rows: what steps leave of the excess loss in slow directions, at best
 REACH = 0.05  # distance over which the change of the public gradient is measured; a kink within it counts

@@ -27,7 +27,7 @@ from ..trusted import validate
 from ..trusted.accountants.calibrate import least_noise
 from ..trusted.events import Event, Gaussian, Poisson, Repeated
 from .base import Array, size_noise
-from .walk import Walk, WalkingMethod
+from .gradient_walk import Walk, WalkingMethod
 
 NOISES = ("constant", "proportional")
 

@@ -36,8 +36,8 @@ from ..trusted.accountants import tcdp
 from ..trusted.accountants.choose import choose_terms
 from ..trusted.events import FULL, Sampling
 from .base import Array, Method
+from .gradient_walk import default_learning_rate
 from .nonprivate import minimise, required
-from .walk import default_learning_rate
 
 REUSE_STEPS = 200
 MIN_CLIP = 1e-3  # rounding of scores does not shrink with the clip

@@ -23,8 +23,8 @@ from ..asking import Curator, Facts, PublicCurator
 from ..trusted import validate
 from ..trusted.events import FULL, Sampling
 from .base import Array
+from .gradient_walk import Walk, WalkingMethod
 from .nonprivate import required
-from .walk import Walk, WalkingMethod
 
 
 class State(NamedTuple):

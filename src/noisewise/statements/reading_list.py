@@ -64,7 +64,7 @@ PRICES = (
     "trusted/accountants/base trusted/accountants/common trusted/accountants/terms trusted/accountants/special "
     "trusted/accountants/gdp trusted/accountants/choose"
 )
-PAYING = "accounts/account accounts/purse accounts/store accounts/concerns"
+PAYING = "accounts/account accounts/purse accounts/spending_file accounts/budget_warnings"
 SOURCES = {
     "files": "tables/addresses tables/column_checks tables/encode tables/files tables/persons tables/refusal tables/rows tables/schema tables/values "
     "tables/fit/build tables/fit/labels tables/fit/fit",

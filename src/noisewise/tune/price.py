@@ -13,7 +13,7 @@ from typing import Any
 
 from ..accounts import Budget, Terms
 from ..accounts.account import Account, account_of, paying, private_fit_begins
-from ..accounts.concerns import chosen, warn_of
+from ..accounts.budget_warnings import chosen, warn_of
 from ..accounts.purse import Purse, PurseShare
 from ..tables.fit.fit import Fit
 from ..trusted.accountants.base import currency

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...trusted.events import Leaf, from_dict, leaves
 from ..atomic import read_plain
-from ..store import Closed
+from ..spending_file import Closed
 
 LINES = "journal.jsonl"
 START = "0" * 64  # the hash before the first line

@@ -21,8 +21,8 @@ from ...trusted.process import this_process
 from .. import BudgetExhausted
 from ..atomic import force_to_disk, read_plain, write_atomically
 from ..purse import PurseShare
-from ..store import CLAIM_SHARE as CLAIM_SHARE
-from ..store import UNUSED, Closed
+from ..spending_file import CLAIM_SHARE as CLAIM_SHARE
+from ..spending_file import UNUSED, Closed
 from .chain import LINES, Chain
 
 SETTINGS = "settings.json"

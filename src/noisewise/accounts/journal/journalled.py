@@ -19,7 +19,7 @@ from ...trusted.walks.oneshot import rebuilt_walk
 from .. import Budget, BudgetExhausted, Meter, MeterView, Terms, open_meter
 from ..account import Account
 from ..purse import Purse, PurseShare
-from ..store import Claimed
+from ..spending_file import Claimed
 from .folder import Forfeited, Journal, KeptAnswer
 
 WHAT = "training"  # how a purse names runs with a journal, which claim what they draw

@@ -19,7 +19,7 @@ from ...trusted.accountants.base import currencies
 from ...trusted.accountants.terms import Budget, Terms
 from ..account import UNITS, Account, UnitName, named
 from ..purse import Purse
-from ..store import Amount, PurseEntry
+from ..spending_file import Amount, PurseEntry
 from .database import Database, ledger_url
 from .sql_tables import ACCOUNTS, HISTORY, LEDGER, RUNS, SQLITE_TRIGGERS, START, VERSION, HistoryRow, metadata
 from .store import MAX_CAP_UNITS, DatasetStore, account_row, add, canonical, entry_of, filter_terms, rows_of, unit_for

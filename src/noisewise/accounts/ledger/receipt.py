@@ -8,7 +8,7 @@ from typing import Any
 
 from ...trusted.events import from_dict, leaves
 from ..account import Account
-from ..store import PurseEntry, entry_from_dict, entry_to_dict
+from ..spending_file import PurseEntry, entry_from_dict, entry_to_dict
 from .ledger import Ledger, Taken
 from .store import new_run
 

@@ -23,7 +23,7 @@ from ...trusted.accountants.terms import Budget, Terms
 from ...trusted.counts import BudgetExhausted, up
 from ...trusted.events import from_dict, to_dict
 from ..account import UNITS
-from ..store import TAKEN_UP, UNUSED, Amount, Claimed, Entries, PurseEntry, check_terms
+from ..spending_file import TAKEN_UP, UNUSED, Amount, Claimed, Entries, PurseEntry, check_terms
 from .database import Database
 from .sql_tables import ACCOUNTS, HISTORY, RUNS, hashed
 
@@ -32,7 +32,7 @@ MAX_CAP_UNITS = 1 << 62  # no cap has as many
 
 
 class DatasetStore:
-    """The :class:`~noisewise.accounts.store.PurseStore` of one account.
+    """The :class:`~noisewise.accounts.spending_file.PurseStore` of one account.
 
     *Guarantee*: what :meth:`reserve` took is on the disk when it returns; of several processes, also on several machines,
     never more is reserved than was granted; a run is claimed by one process at a time and settled once.

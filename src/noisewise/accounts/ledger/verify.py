@@ -15,7 +15,7 @@ from ...trusted.meter import meter_from
 from ..account import PERSONS
 from ..purse import Purse
 from ..replay import replayed
-from ..store import Amount, Closed, PurseEntry
+from ..spending_file import Amount, Closed, PurseEntry
 from .ledger import Ledger
 from .sql_tables import START, VERSION, HistoryRow
 from .store import canonical, entry_of, filter_terms, in_units

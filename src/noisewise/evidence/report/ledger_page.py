@@ -10,7 +10,7 @@ from ..._version import __version__
 from ...accounts.account import rounded_down
 from ...accounts.ledger.ledger import AccountState
 from ...accounts.ledger.lines import AccountLine
-from ...accounts.store import Amount
+from ...accounts.spending_file import Amount
 from . import sentences as words
 from .charts import Interval, Series, interval_chart, line_chart
 from .markup import Markup, charts, document, figure, join, name_of, table, tag, tile

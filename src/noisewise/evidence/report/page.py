@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ...accounts.atomic import write_atomically
-from ...accounts.concerns import concerns_of
+from ...accounts.budget_warnings import concerns_of
 from . import sentences as words
 from .about_coefficients import clearest
 from .about_effects import found

@@ -141,7 +141,7 @@ def evaluate(
 
     Example: [bold]noisewise evaluate run held-out.csv --epsilon 0.1[/bold]
     """
-    from ...accounts.concerns import concerns
+    from ...accounts.budget_warnings import concerns
     from ...evidence import runs
     from ...evidence.report.page import refresh
     from ...tables.file_pieces import Pinned

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ...accounts.journal import Journal
     from ...accounts.ledger.receipt import Payment
     from ...accounts.purse import Purse
-    from ...accounts.store import PurseEntry
+    from ...accounts.spending_file import PurseEntry
     from ...tables.fit.fit import Fit
     from ...tables.resolve import Resolved
 
@@ -267,7 +267,7 @@ def keeping(
             yield KeptRun(spent.purse, spent.path, spent.payment)
         return
     from ...accounts.journal import Running
-    from ...accounts.store import Claimed
+    from ...accounts.spending_file import Claimed
 
     made = [parent for parent in place.parents if not parent.exists()]
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -281,7 +281,7 @@ def _keeping(
     place: Path, budget: Budget, settings: Mapping[str, Any], made: list[Path], payment: Payment | None
 ) -> Iterator[KeptRun]:
     from ...accounts.journal import Journal
-    from ...accounts.store import Claimed
+    from ...accounts.spending_file import Claimed
 
     folder = journal_of(place)
     journal = Journal(folder, settings)
@@ -303,7 +303,7 @@ def _keeping(
 
 def _spending(place: Path, budget: Budget, settings: Mapping[str, Any], payment: Payment | None) -> Spending:
     from ...accounts.purse import Purse
-    from ...accounts.store import SpendingFile
+    from ...accounts.spending_file import SpendingFile
 
     if payment is not None:
         return Spending(payment.account, None, payment)

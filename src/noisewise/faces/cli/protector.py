@@ -209,7 +209,7 @@ def _plan(
 @contextmanager
 def _training_bar(plan: TrainingPlan) -> Iterator[Callable[[Any], None]]:
     """A bar with objective, spent budget, seconds per meta-step and time left; then one for the evaluation."""
-    from ...learned.meta import Epoch
+    from ...learned.meta_training import Epoch
 
     updates = max(plan.recipe.scheduler_updates + plan.recipe.projector_updates, 1)
     with bars(transient=False) as show:

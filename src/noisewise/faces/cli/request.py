@@ -237,7 +237,7 @@ def for_numbers(loss: str | None) -> bool:
 
 def show_plan(asked: TrainingOptions, resolved: Resolved, out: Path, json_output: bool) -> None:
     """Show what a run would do, from names and declarations alone."""
-    from ...accounts.concerns import concerns
+    from ...accounts.budget_warnings import concerns
     from ...tables.fit.auto import choice_for, why
     from ...tables.rows import columns_of
     from ...tables.schema import gaps

@@ -25,7 +25,7 @@ from ...tables.fit.labels import Classes
 from ...tables.refusal import our_words
 from ...tables.schema import Schema
 from ...trusted.losses import Loss
-from .base import PrivateEstimator
+from .estimator_base import PrivateEstimator
 
 Array = NDArray[Any]
 NO_SCORE = "y cannot be scored; pass one label of the kind that predict returns for each row of X"

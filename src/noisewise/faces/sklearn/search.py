@@ -29,8 +29,8 @@ from ...tune.candidates import Candidate, Tuned, applied, known_size, listed
 from ...tune.public import public_scores
 from ...tune.runs import Bill, in_words, stated
 from ...tune.searches import advised, online
-from .base import PrivateEstimator
 from .checks import refuse_others, warn_in_pipeline
+from .estimator_base import PrivateEstimator
 
 if TYPE_CHECKING:
     from ...accounts.ledger import Ledger

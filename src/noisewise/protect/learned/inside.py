@@ -15,7 +15,7 @@ shards prefer shorter steps.
 shards are unrolled side by side; *whole*: all weights, one shard after the other. How fast theta shrinks is not among the few:
 less data needs more of it, so shards would vote for what their own small size needs.
 
-*Guarantee*: a shard's vector depends on that shard alone; :class:`~noisewise.trusted.questions.meta.MetaGradient` clips and
+*Guarantee*: a shard's vector depends on that shard alone; :class:`~noisewise.trusted.questions.meta_gradient.MetaGradient` clips and
 noises it. This is trusted code: it reads private rows.
 """
 
@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from ...trusted.models import Model
-from ...trusted.questions.meta import units_of
+from ...trusted.questions.meta_gradient import units_of
 from ...trusted.stores.shards import SIDES, ShardRows
 from ...trusted.stores.totals import Floats
 from ...trusted.torch_extra import Tensor, torch

@@ -7,7 +7,7 @@ Clip norms are so small that nearly every shard's gradient is clipped: shards vo
 noise of deviation s = 2 / (mu_t S) on each coordinate. ``shrunk`` multiplies it by the share of its square that noise does not
 explain, 1 - d s^2 / ||v||^2 or 0 (James & Stein 1961, a little more careful): what noise alone explains moves nothing.
 
-*Guarantee*: what is computed here is made of released answers. :class:`~noisewise.trusted.questions.meta.MetaGradient`
+*Guarantee*: what is computed here is made of released answers. :class:`~noisewise.trusted.questions.meta_gradient.MetaGradient`
 has the price. Whatever the weights, the protector cannot overspend.
 
 Hong, Wang, Wang & Zhou 2021 (private meta-optimization is left open there).
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...asking import Answer, Facts
-from ...trusted.questions.meta import MAX_WEIGHT_NORM, MetaGradient
+from ...trusted.questions.meta_gradient import MAX_WEIGHT_NORM, MetaGradient
 from ...trusted.stores.totals import Floats
 from ..signal import worth
 from .weights import KNOBS, Design, Weights, flattened, unflattened, with_knobs, zero_weights

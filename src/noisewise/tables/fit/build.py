@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...accounts.concerns import EPSILON
+from ...accounts.budget_warnings import EPSILON
 from ...methods import RECOMMENDED, Method, method_named, registry
 from ...remote.processes import Lead
 from ...train import Records

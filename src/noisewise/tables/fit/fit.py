@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...accounts import Budget, Terms, open_meter
 from ...accounts.account import Account, account_of
-from ...accounts.concerns import chosen, warn_of
+from ...accounts.budget_warnings import chosen, warn_of
 from ...accounts.journal import Journal
 from ...accounts.purse import Purse
 from ...asking import PublicCurator

@@ -10,10 +10,10 @@ from .. import torch_extra as _torch_extra
 from . import rules as _rules
 from .alone import passed, values
 from .books import clip_factors
-from .facts import Layout, Refused, Spec, layout_of, trainable
+from .public_facts import Layout, Refused, Spec, layout_of, trainable
 from .rehearsal import rehearsed
 from .tape import Tape
-from .units import in_units
+from .whole_numbers import in_units
 
 __all__ = [
     "Layout",

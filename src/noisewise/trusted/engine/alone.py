@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .facts import Layout, Refused
+from .public_facts import Layout, Refused
 from .state import after_pass, before_pass
 from .tape import Tape, map_tensors, tensors_in
 from .torch_names import generator_of, is_batched, level, taken_for_compiled

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from . import entries as uses
 from .entries import Entry, Persons
-from .facts import Refused
+from .public_facts import Refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 
 from .alone import LossOfOne, backward, losses_of
 from .entries import Direct, Entry, Outer
-from .facts import Layout, Refused, Spec, layout_of, trainable
+from .public_facts import Layout, Refused, Spec, layout_of, trainable
 from .state import ModuleState, refuse_layers
 from .tape import Tape, in_parts, tensors_in
 from .torch_names import check_torch

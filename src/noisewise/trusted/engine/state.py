@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as of_torch
 
-from .facts import Refused
+from .public_facts import Refused
 from .tape import tensors_in
 from .torch_names import is_batched
 

@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 from .allowed import FACTS, WITHHELD, functions
 from .books import Books, Tracked
 from .entries import Direct
-from .facts import Refused
+from .public_facts import Refused
 from .torch_names import add_level, below, current_level, generator_of, is_batched, under_level
 
 Rule = Callable[..., Any]

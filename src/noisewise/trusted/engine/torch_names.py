@@ -20,7 +20,7 @@ from torch._C import _functorch as functorch
 from torch._functorch import eager_transforms
 from torch.overrides import TorchFunctionMode
 
-from .facts import Refused
+from .public_facts import Refused
 
 TESTED = ("2.13.0",)  # with the operator table and the fuzzer of tests/engine
 VARIABLE = "NOISEWISE_UNTESTED_TORCH"

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""How :mod:`noisewise.trusted.engine.units` makes whole numbers, compiled: one pass instead of six."""
+"""How :mod:`noisewise.trusted.engine.whole_numbers` makes whole numbers, compiled: one pass instead of six."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def in_units(
 
 
 def _compiled(parts: Sequence[Tensor], times: float, most: float, total: NDArray[np.int64]) -> NDArray[np.int64]:
-    from ..fast.units_compiled import put
+    from ..fast.whole_numbers_compiled import put
 
     done = 0
     for part in parts:
