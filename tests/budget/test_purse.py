@@ -360,7 +360,7 @@ path, log = folder + "/spending.json", os.open(folder + "/released", os.O_WRONLY
 purse = Purse(Budget(3.0, 1e-6), GDP, store=path)
 if step:
     writes = []
-    from noisewise.accounts import store
+    from noisewise.accounts import spending_file as store
     real = store.write_atomically
     def counting(*args, **options):
         writes.append(1)

@@ -30,16 +30,14 @@ SAMPLED_VALUES = 1000  # of a batch, for the median
 HEAVY_TAIL_FACTOR = 20.0  # times the median: the largest value of a heavy tail is beyond
 MIN_CATEGORY_SHARE = 0.002  # of the rows: a smaller category is rare
 AN_ID = 'looks like an id in the public rows, where no value comes twice; set kind = "ignore"'
-A_CONSTANT = 'is constant in the public rows; set kind = "ignore"'
+ONE_VALUE = "is constant in the public rows"
+A_CONSTANT = f'{ONE_VALUE}; set kind = "ignore"'
 HEAVY = f'has a heavy tail: scale = log? It reaches beyond {HEAVY_TAIL_FACTOR:g} times its median in the public rows; scale = "log" may suit it'
 A_CODE = 'has few whole numbers: a code?; if they stand for kinds of things, set kind = "category" and categories = {}'
 CODE_COUNT_RANGE = 3, 12  # different whole numbers that may be codes; two are as good as numbers
 MAX_NUMBERED_CLASSES = 20  # whole numbers in a target that are taken for classes
-ONE_VALUE = "is constant in the public rows"
 A_DATE = 'looks like dates; set kind = "number", unit = "years" (or days, ..) and bounds as dates, or kind = "ignore"'
-A_TIME = (
-    'looks like times; set kind = "number", unit = "hours" (or minutes, ..) and bounds as times, or kind = "ignore"'
-)
+A_TIME = 'looks like times; set kind = "number", unit = "hours" (or minutes, ..), bounds as times, or kind = "ignore"'
 
 
 @dataclass
@@ -384,9 +382,7 @@ def framed(frame: pd.DataFrame) -> Frame:
     names = tuple(str(name) for name in frame.columns)
     if len(set(names)) < len(names):
         raise Refusal("the frame has a column twice; rename or drop one of them")
-    untyped = frozenset(
-        name for name, dtype in zip(names, frame.dtypes, strict=True) if dtype.kind == "O" and dtype.name == "object"
-    )
+    untyped = frozenset(name for name, dtype in zip(names, frame.dtypes, strict=True) if dtype == object)
     arrays = []
     for place, name in enumerate(names):
         with our_words(f"column {name!r} cannot be read; write numbers or texts in it"):
