@@ -382,7 +382,7 @@ def framed(frame: pd.DataFrame) -> Frame:
     names = tuple(str(name) for name in frame.columns)
     if len(set(names)) < len(names):
         raise Refusal("the frame has a column twice; rename or drop one of them")
-    untyped = frozenset(name for name, dtype in zip(names, frame.dtypes, strict=True) if dtype == object)
+    untyped = frozenset(name for name, dtype in zip(names, frame.dtypes, strict=True) if dtype == "object")
     arrays = []
     for place, name in enumerate(names):
         with our_words(f"column {name!r} cannot be read; write numbers or texts in it"):
