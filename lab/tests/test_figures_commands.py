@@ -67,6 +67,7 @@ def test_figure_2_writes_its_curves_and_says_what_the_loss_is(tables, tmp_path):
     assert len((out / "results.jsonl").read_text().splitlines()) == 4, "nothing was run again"
 
 
+@pytest.mark.slow
 def test_figure_3_runs_resumes_and_skips_what_is_not_there(tables, tmp_path, small):
     out = tmp_path / "out"
     arguments = ("figure3", "--data", tables, "--quick", "--out", out)

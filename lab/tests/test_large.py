@@ -99,6 +99,7 @@ def test_peak_sees_memory_that_is_gone_again():
         assert peak.figures()["anonymous_mb"] >= before + 150
 
 
+@pytest.mark.slow
 @LINUX
 def test_what_fails_in_a_process_is_said(tmp_path):
     job = large.Job(tmp_path / "absent.parquet", COLUMNS, tmp_path, 2)

@@ -99,6 +99,7 @@ def test_a_peer_trains_what_its_validator_made_of_the_module(monkeypatch):
     assert not torch.equal(before, replaced.weight)
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_steps_at_their_peak(monkeypatch):
     """A step that holds 64 MB for a moment has them counted; what was freed before has not."""
     held = bytearray(64 * 2**20)
@@ -127,6 +128,7 @@ def test_engines_by_name(monkeypatch):
     assert module_memory.step_of(TINY, "opacus-ghost") == "tiny"
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_is_named():
     with pytest.raises(RuntimeError, match="plain could not train nothing"):
         module_memory.in_own_process("nothing", "plain")

@@ -23,6 +23,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(pricing, "_median", lambda run: 1.5)
 
 
+@pytest.mark.slow
 def test_speed_as_json(quick):
     told = CliRunner().invoke(app, ["bench", "speed", "--json", "--rounds", "1"])
     assert told.exit_code == 0, told.output

@@ -12,6 +12,7 @@ from noisewise_lab import starting
 from noisewise_lab.starting import STARTS, Cost, Start, plain_environment, starting_rows
 
 
+@pytest.mark.slow
 def test_a_fresh_process_takes_processor_time_and_ends_as_expected(tmp_path):
     cost = Start("version", ("--version",), 1.0).cost(tmp_path, 0)
     assert 0 < cost.seconds < 60 and 5 < cost.megabytes < 5000

@@ -92,6 +92,7 @@ def test_accuracy_rises_with_the_budget_and_repeats_are_reproducible(folder, sma
     assert regression["accuracy"] is None and regression["score"] < 100
 
 
+@pytest.mark.slow
 def test_transfer_trains_applies_resumes_and_pairs(folder, small, tmp_path):
     news = []
     run = partial(transfer.run_transfer, folder, out=tmp_path, repeats=2, jobs=1, report=news.append, quick=True)
@@ -141,6 +142,7 @@ def test_variants_change_one_thing_and_cover_every_constraint():
     assert ablation.BY_NAME["alternation"].updates == 6 and ablation.BY_NAME["full"].updates == 1
 
 
+@pytest.mark.slow
 def test_every_variant_trains_and_is_measured(folder, small, tmp_path, monkeypatch):
     monkeypatch.setattr(ablation, "memory_peak", lambda peak: {"megabytes": float(peak.steps), "seconds": 0.1})
     run = partial(ablation.run_ablation, folder, out=tmp_path, repeats=2, jobs=1, quick=True, epochs=1)

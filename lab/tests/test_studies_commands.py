@@ -72,6 +72,7 @@ def run(*arguments):
     return told
 
 
+@pytest.mark.slow
 def test_transfer(asked, tmp_path):
     told = run("transfer", "--data", tmp_path, "--quick", "--out", tmp_path / "out")
     assert asked[0]["quick"] and asked[0]["repeats"] == 2 and asked[0]["jobs"] == 2
@@ -88,6 +89,7 @@ def test_transfer(asked, tmp_path):
     assert asked[1]["repeats"] == 10 and not asked[1]["quick"]
 
 
+@pytest.mark.slow
 def test_ablation(asked, tmp_path):
     told = run("ablation", "--data", tmp_path, "--repeats", 7, "--out", tmp_path / "out", "--jobs", 1)
     assert asked[0]["repeats"] == 7 and asked[0]["jobs"] == 1

@@ -39,6 +39,7 @@ def test_a_data_set_is_scaled_as_the_paper_scales_it(folder):
         load("ipums-br", folder)
 
 
+@pytest.mark.slow
 def test_the_table_runs_resumes_and_stands_beside_the_published_numbers(folder, tmp_path):
     arguments = ["bench", "table2", "--data", str(folder), "--datasets", "adult,ipums-br,cadata", "--methods", METHODS]
     arguments += ["--repeats", "2", "--jobs", "1", "--json", "--out", str(tmp_path / "out")]

@@ -115,6 +115,7 @@ def asked(folder, *arguments):
     return CliRunner().invoke(app, ["bench", "tables", "--data", str(folder), "--out", f"{folder}-out", *arguments])
 
 
+@pytest.mark.slow
 def test_rows_of_every_method_with_the_way_to_boosting(folder, fakes):
     arguments = ["--tables", "people,houses", "--against", EVERYONE, "--epsilons", "1,4", "--seeds", "2", "--json"]
     told = asked(folder, *arguments)
@@ -140,6 +141,7 @@ def test_rows_of_every_method_with_the_way_to_boosting(folder, fakes):
     assert len(pd.read_csv(f"{folder}-out/tables.csv")) == len(rows)
 
 
+@pytest.mark.slow
 def test_peers_get_what_the_schema_declares_and_nothing_is_run_twice(folder, fakes):
     arguments = ["--against", "ebm,ebm-fast,diffprivlib", "--methods", "", "--epsilons", "1", "--seeds", "1"]
     first = asked(folder, *arguments, "--tables", "people,houses", "--json")
@@ -161,6 +163,7 @@ def test_peers_get_what_the_schema_declares_and_nothing_is_run_twice(folder, fak
     assert len(fakes.read_text().splitlines()) == 6
 
 
+@pytest.mark.slow
 def test_wider_bounds_reach_every_private_method_and_not_the_references(folder, fakes):
     arguments = ["--tables", "people", "--against", "ebm,logistic", "--methods", "descent", "--epsilons", "1"]
     told = asked(folder, *arguments, "--seeds", "1", "--widen", "10")
@@ -171,6 +174,7 @@ def test_wider_bounds_reach_every_private_method_and_not_the_references(folder, 
     assert widened(frames()["houses"][1], 10)["price"].high == 5, "the target keeps its bounds"
 
 
+@pytest.mark.slow
 def test_several_classes_and_what_a_peer_cannot_do(folder, fakes):
     arguments = ["--tables", "three", "--against", "ebm,diffprivlib,logistic,boosting", "--methods", "descent"]
     told = asked(folder, *arguments, "--epsilons", "1", "--seeds", "1", "--json")

@@ -61,6 +61,7 @@ def test_rows_are_shared_by_all_ways_and_public_ones_by_nobody(folder, small):
     assert set(dealt(table, 1, None).public[0].index) != parts[1], "each seed has a split of its own"
 
 
+@pytest.mark.slow
 def test_every_way_has_a_row_and_nothing_is_run_twice(folder, small, monkeypatch):
     arguments = ["bench", "tuning", "--data", str(folder), "--out", f"{folder}-out", "--tables", "people,houses"]
     arguments += ["--epsilons", "2,8", "--seeds", "2", "--json"]

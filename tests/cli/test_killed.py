@@ -43,6 +43,7 @@ def killed_and_taken_up(tmp_path, lengths, number, seed):
     finished(place, kind)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("number", range(20))
 def test_killed_at_a_random_moment(tmp_path, lengths, number):
     killed_and_taken_up(tmp_path, lengths, number, seed=number)

@@ -36,6 +36,7 @@ def run(*arguments: str):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("command", QUICK)
 def test_json_csv_and_picture(command, tmp_path):
     picture, table = tmp_path / "new" / "picture.png", tmp_path / "rows.csv"

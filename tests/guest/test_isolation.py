@@ -165,6 +165,7 @@ def test_an_early_reply_is_out_of_turn(rows):
     assert written_down(purse) == 2
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("what", ["text", "short", "whole", "matrix", "infinite", "unknown", "below"])
 def test_what_is_no_theta_or_spread_is_refused(rows, what):
     method = method_named("visitors.hostile:Liar").with_settings(what=what)
