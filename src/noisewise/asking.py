@@ -66,7 +66,7 @@ def entries(value: Any) -> np.ndarray[Any, Any]:
         if type(own) is not kind or own.is_complex() or (own.numel() and not held):
             raise refusal  # beyond its storage numpy would show whatever lay in memory before
         plain = own.float() if own.dtype in (torch.bfloat16, torch.float16) else own
-        return np.array(plain.cpu().numpy())
+        return np.array(plain.resolve_conj().resolve_neg().cpu().numpy())
 
 
 def in_kind(like: object, value: Any) -> Any:
@@ -143,7 +143,8 @@ class CuratorWrapper(Asking):
 
     What the loop alone does with a curator (``release_size``, ``take_up``, ``forfeit``) is not passed on. *Guarantee*: there is no
     way around the gate here: a wrapper holds no record, no meter that can be charged and no stream, so whatever it
-    answers was released by the curator that it wraps, or made of what was.
+    answers was released by the curator that it wraps, or made of what was. It keeps nobody out: code in the same process
+    can reach the curator itself, which charges all the same; untrusted methods run in a process of their own.
     """
 
     facts = property(attrgetter("_asked.facts"))

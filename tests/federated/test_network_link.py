@@ -309,6 +309,21 @@ def test_strangers_who_say_nothing_keep_nobody_out(monkeypatch):
     assert clients.wait() == [True]
 
 
+def test_who_comes_last_is_served_before_those_who_have_long_said_nothing(monkeypatch):
+    monkeypatch.setattr(network_server, "MAX_JOINING", 2)  # JOIN_SECONDS as they are: nobody's time is up
+    link, clients = Link(1), None
+    with opened_link(link) as address:
+        silent = [socket.create_connection(address) for _ in range(5)]
+        for each in silent[2:]:
+            read(each)  # the greeting: it has been let in
+        clients = Clients(address, patience=LONG)
+        clients.start(echo())
+        assert asked(gathered(link), 1) == [{0: 0}]
+        for each in silent:
+            each.close()
+    assert clients.wait() == [True]
+
+
 def test_only_clients_whose_keys_are_listed_take_part_in_the_order_of_the_list(tmp_path):
     lines = [key_of(tmp_path / name) for name in ("first", "second")]
     (tmp_path / "keys").write_text("# two clients\n" + "\n".join(lines) + "\n")

@@ -55,12 +55,21 @@ class Scaling:
     kept: ClassVar[type[np.floating[Any]]] = np.float32  # the type in which rows are kept
     cells: ClassVar[bool] = False  # whether rows are cells of a table, from which a method makes its features
 
+    def __post_init__(self) -> None:
+        """Bounds may come from a server: a matrix of them could give each record bounds of its own."""
+        ends = self.low, self.high
+        plain = all(type(end) is np.ndarray and end.ndim == 1 and np.isfinite(end).all() for end in ends)
+        if not plain or len(self.low) != len(self.high) or not (self.low < self.high).all():
+            raise ValueError("bounds of columns are one finite pair for each, low below high")
+
     @property
     def features(self) -> int:
         """Columns after scaling, the intercept included."""
         return len(self.low) + 1
 
     def __call__(self, X: Floats) -> Floats:
+        if X.ndim != 2 or X.shape[1] != len(self.low):
+            raise ValueError("rows have other columns than there are bounds for")
         anchored = self.low == 0
         centre = np.where(anchored, 0.0, (self.low + self.high) / 2)
         reach = np.where(anchored, self.high, (self.high - self.low) / 2)

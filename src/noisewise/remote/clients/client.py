@@ -27,10 +27,12 @@ from ...trusted.stores.totals import Integers, IntegerTotal
 from ..federation import Declared, Federated
 from ..forms import packed
 from ..holder import Holder, Holding, Request
+from ..messages import BadMessage
 from .agreement import Agreed
 from .messages import (
     DONE,
     FAILED,
+    MAX_VERSIONS,
     REFUSED,
     Held,
     Made,
@@ -97,10 +99,12 @@ class Client:
 
     def answer(self, history: bytes, question: bytes) -> bytes:
         """The answer to a question, after a history of how its rows are made; never raises."""
-        number, state = 0, FAILED
+        number, state, asked = 0, FAILED, self._asked
         try:
             request = read_question(question)
             number = request.number
+            if self.refusal:
+                return pack_answer(number, state=REFUSED)
             state = self._catch_up(history)
             if state == DONE:
                 return pack_answer(number, self._arrays(request))
@@ -108,6 +112,8 @@ class Client:
             self.refusal, state = str(refusal), REFUSED
         except Exception:  # its words could be about rows
             state = FAILED
+        if self._asked == asked:
+            self._asked += 1  # a history or a question that failed before it was counted
         return pack_answer(number, state=state)
 
     def _arrays(self, request: Request) -> list[NDArray[Any]]:
@@ -116,6 +122,7 @@ class Client:
             return [np.array([self._length])]
         made = _made_by(told_by(self._heard)[0])
         if request.act == "counted":
+            self._count()
             if made.federated.unit == "client" or made.schema.target_missing != "drop":
                 raise ValueError("which rows have a label is answered only where the schema drops the others")
         elif request.act == "total":
@@ -151,6 +158,8 @@ class Client:
             return DONE
         self._heard = b""
         told, gone = told_by(history)
+        if len(told.keys() - gone) > MAX_VERSIONS:
+            raise BadMessage
         if self._made.get(None) != told[None].digest:
             self._holder, self._made = holder_of(self._path, self._agreed), {}
             if (state := self._do(None, told)) != DONE:
@@ -178,12 +187,15 @@ class Client:
             self._count()
         reply = self._holder.reply(request)
         if reply.trouble is not None:
-            refused = isinstance(self._holder.error, Refusal)
-            self.refusal = str(self._holder.error) if refused else ""
-            return REFUSED if refused else FAILED
+            if not isinstance(self._holder.error, Refusal):
+                return FAILED
+            self.refusal = str(self._holder.error)
+            return REFUSED
         if request.act == "make":
             (self._length,) = reply.value
         if version is not None and model is not None:
+            if reply.value[0] != self._length:  # sums read rows up to that length
+                raise BadMessage
             self._known[version] = Held(model, reply.value[1])
         self._made[version] = digest
         return DONE
@@ -219,7 +231,7 @@ def _made_by(told: dict[int | None, MarkedRequest]) -> Made:
     return Made(*told[None].request.arguments[1:])
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=1)
 def told_by(history: bytes) -> tuple[dict[int | None, MarkedRequest], frozenset[int]]:
     """The requests of a history, by the version of the records that each makes (None: the rows), and the versions that are not needed.
 

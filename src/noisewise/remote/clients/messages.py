@@ -35,7 +35,8 @@ from ..messages import BadMessage
 DONE, REFUSED, FAILED = 0, 1, 2  # answered; its file does not fit what was asked; anything else
 WHOLE = np.dtype("<i8")
 MAX_REQUESTS = 1 << 9  # of a history: each may lay all rows out anew
-MAX_ENTRIES = 1 << 26  # of an answer: half a gigabyte
+MAX_VERSIONS = 32  # of the records that a client holds at a time
+MAX_ENTRIES = (1 << 25) - (1 << 10)  # of an answer: a quarter of a gigabyte, which a server takes
 
 
 def pack_history(history: Sequence[Request]) -> bytes:

@@ -41,6 +41,7 @@ LENGTH = struct.Struct("<Q")
 SIGNATURE = ec.ECDSA(hashes.SHA256())
 MAX_VALUES = 8  # of a message
 MAX_JOIN_BYTES = 1 << 12  # of a message before a client has joined
+MAX_QUESTION_BYTES = 1 << 28  # of a history, and of a question
 BYTES_PER_READ = 1 << 20
 JOIN_SECONDS = 10.0  # that a client may take to join, once it is connected
 SILENT_SECONDS = 20  # after which a silent connection is lost, and a lost client is not waited for
@@ -181,19 +182,24 @@ def serve(
         Whether the run is complete.
     """
     client = _Client(server)
-    connection = None
+    connection, pause = None, 0.0
     try:
         connection = client.join()
         joined()
         while True:
             try:
                 number, history, question = _question(connection)
-                connection.send((number, answer(history, question)))
+                body = answer(history, question)
+                try:
+                    connection.send((number, body))
+                finally:
+                    answered()  # a client that has refused stops, also if that could not be sent
+                pause = 0.0
             except OSError:
                 connection.close()
+                time.sleep(pause)
+                pause = min(max(2 * pause, FIRST_PAUSE_SECONDS), MAX_PAUSE_SECONDS)
                 connection = client.join()
-            else:
-                answered()
     except RunEnded as end:
         return end.well
     finally:
@@ -205,9 +211,9 @@ def serve(
 
 def _question(connection: Connection) -> tuple[int, bytes, bytes]:
     """The next question: its number, the history and the question."""
-    match connection.receive():
+    match connection.receive(MAX_QUESTION_BYTES):
         case (int() as number, bytes() as history):
-            question = connection.receive()
+            question = connection.receive(MAX_QUESTION_BYTES)
             if type(question) is bytes:
                 return number, history, question
         case str() as word if word in (OVER, STOPPED):
@@ -268,7 +274,7 @@ class _Client:
             raise ValueError("this is no server of noisewise; check --server") from None
         if version != __version__:
             raise ValueError(
-                f"the server has noisewise {version:.20}, and this is {__version__}; install the same on both sides"
+                f"the server has noisewise {version[:20]!a}, and this is {__version__}; install the same on both sides"
             )
         if self._key is None:
             connection.send((b"", b"", self._token))

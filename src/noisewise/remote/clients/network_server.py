@@ -78,7 +78,10 @@ class Link:
         self._writers: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}  # of all connections
         self._order: list[_Seat] = []  # of those that take part, once the run has begun
         self._end = ""  # OVER or STOPPED, once the run has ended
-        self._joining, self._number, self._certificate = 0, 0, b""
+        self._joining: dict[
+            asyncio.StreamWriter, None
+        ] = {}  # those that have not joined, in the order in which they came
+        self._number, self._certificate = 0, b""
         self._loop: asyncio.AbstractEventLoop
         self._answers: queue.Queue[tuple[int, int, bytes | None]] = queue.Queue()  # None: there will be no answer
 
@@ -241,9 +244,13 @@ class Link:
 
     async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> _Seat | None:
         """The seat of the client that has connected, once it has proved who it is; None if it has none."""
-        if self._joining >= MAX_JOINING:
-            return None
-        self._joining += 1
+        if (
+            len(self._joining) >= MAX_JOINING
+        ):  # the one that has waited longest makes room: whoever is silent keeps nobody out
+            oldest = next(iter(self._joining))
+            del self._joining[oldest]
+            oldest.transport.abort()
+        self._joining[writer] = None
         try:
             async with asyncio.timeout(JOIN_SECONDS):
                 nonce = secrets.token_bytes(32)
@@ -264,7 +271,7 @@ class Link:
                 writer.write(frame((JOINED, who)))
                 await writer.drain()
         finally:
-            self._joining -= 1
+            self._joining.pop(writer, None)
         if seat.question is not None or self._end:
             seat.news.set()
         return seat
@@ -307,7 +314,7 @@ class Link:
             try:
                 answer = await _read(reader, MAX_ANSWER_BYTES, await heard)
             except BadMessage:
-                self._answered(seat, None)
+                self._answered(seat, None, number)
                 raise
             match answer:
                 case (int() as same, bytes() as body) if same == number:
@@ -315,7 +322,7 @@ class Link:
                 case None:
                     return True
                 case _:
-                    self._answered(seat, None)
+                    self._answered(seat, None, number)
                     raise BadMessage
             heard = asyncio.ensure_future(reader.readexactly(LENGTH.size))
 

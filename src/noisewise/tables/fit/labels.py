@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -120,6 +121,12 @@ class Target:
 
     low: float
     high: float
+
+    def __post_init__(self) -> None:
+        """Bounds may come from a server: an array of them could give each record bounds of its own."""
+        ends = self.low, self.high
+        if not all(isinstance(end, float | int) and math.isfinite(end) for end in ends) or not self.low < self.high:
+            raise ValueError("bounds of a target are finite numbers, low below high")
 
     def numbers(self, y: Array, *, who: str = "y") -> Array:
         """Targets as the loss takes them, clamped to the bounds."""

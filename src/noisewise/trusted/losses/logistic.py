@@ -30,8 +30,16 @@ class Logistic(Loss):
         return np.maximum(margin, 0.0) + plain.log(1.0 + plain.exp(-np.abs(margin)))
 
     def row_slope(self, z: Floats, y: Labels) -> Floats:
-        likely = 1.0 / (1.0 + plain.exp(-np.abs(z)))
-        return (np.where(z >= 0, likely, 1.0 - likely) - 0.5) - 0.5 * y
+        return _slope(plain.exp(-np.abs(z)), z, y)
+
+    def near_slope(self, z: Floats, y: Labels) -> Floats:
+        return _slope(np.exp(-np.abs(z)), z, y)
 
     def probabilities(self, z: Floats) -> Floats:
         return of_two(z)
+
+
+def _slope(odds: Floats, z: Floats, y: Labels) -> Floats:
+    """The slope, given exp(-|z|)."""
+    likely = 1.0 / (1.0 + odds)
+    return (np.where(z >= 0, likely, 1.0 - likely) - 0.5) - 0.5 * y

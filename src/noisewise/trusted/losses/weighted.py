@@ -41,7 +41,13 @@ class ClassWeighted(Loss):
         return self.row_weights(y) * self.loss.row_value(z, y)
 
     def row_slope(self, z: Floats, y: Labels) -> Floats:
-        slope, weight = self.loss.row_slope(z, y), self.row_weights(y)
+        return self._weighted(self.loss.row_slope(z, y), y)
+
+    def near_slope(self, z: Floats, y: Labels) -> Floats:
+        return self._weighted(self.loss.near_slope(z, y), y)
+
+    def _weighted(self, slope: Floats, y: Labels) -> Floats:
+        weight = self.row_weights(y)
         return slope * weight if slope.ndim == 1 else slope * weight[:, None]
 
     def row_weights(self, y: Labels) -> Floats:

@@ -115,6 +115,8 @@ def lay_out(
 ) -> GridRows:
     """Rows as they came, a matrix or a source, on the grid. They are copied: changing X later changes nothing."""
     whole = None if callable(X) else numbers(X)
+    if np.ndim(y) != 1 or (whole is not None and len(whole) != len(y)):
+        raise ValueError("there is not one label for each row; pass as many labels as rows")
 
     def part(start: int, length: int) -> tuple[Floats, Floats]:
         rows = X(start, length) if whole is None else whole[start : start + length]  # type: ignore[operator]
@@ -175,6 +177,10 @@ def _laid_out(
     for start in range(0, n, height):
         here = slice(start, min(start + height, n))
         numbers, scale = part(start, here.stop - start)
+        if numbers.shape != (here.stop - start, columns):  # the kernel reads and writes as many
+            raise ValueError(
+                "there is not one label for each row, or rows have other columns; pass as many labels as rows"
+            )
         lay(numbers, scale, usable[here], X[here], reach[here], squares[here], most[here], alive[here])
     return GridRows(X, reach, squares, most, np.where(alive, labels, labels.dtype.type(0)), alive, columns)
 

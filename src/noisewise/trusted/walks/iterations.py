@@ -25,7 +25,7 @@ def rows_of(records: FloatRows, row_bound: float) -> FloatRows:
 
 
 def gradient_sum(model: Model, theta: Floats, rows: Floats, labels: NDArray[Any]) -> Floats:
-    slopes = model.loss.row_slope(model.scores(theta, rows), labels)
+    slopes = model.loss.near_slope(model.scores(theta, rows), labels)
     return np.asarray(slopes @ rows if slopes.ndim == 1 else (slopes.T @ rows).ravel())
 
 
@@ -85,7 +85,7 @@ class Perturbed:
         return gradient_sum(self.model, theta, self.rows, self.labels) + self.lam * (theta - self.start) + self.b
 
     def hessian(self, theta: Floats, h: float = 1e-5) -> Floats:
-        scores, slope = self.model.scores(theta, self.rows), self.model.loss.row_slope
+        scores, slope = self.model.scores(theta, self.rows), self.model.loss.near_slope
         change = slope(scores + h, self.labels) - slope(scores - h, self.labels)
         curvature = np.maximum(change, 0.0) / (2 * h)
         return np.asarray(self.rows.T @ (self.rows * curvature[:, None]) + self.lam * np.eye(len(theta)))

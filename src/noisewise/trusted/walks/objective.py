@@ -89,7 +89,9 @@ class ObjectiveTerms(NamedTuple):
 OUTPUT_SHARE = 0.01  # of epsilon, for not having solved exactly
 HESSIAN_SHARE = 0.5  # of epsilon at most; Lambda is raised until that is enough
 PRECISION = 1e-5  # the output noise as a share of b's noise / Lambda
-FLOOR = 2.0**-40  # of the terms of a gradient sum: far above what rounding does to it
+FLOOR = (
+    2.0**-36
+)  # of the terms of a gradient sum: far above what rounding, and a slope that is wrong by 1e-12, do to it
 MAX_START_SCORE = 30.0  # that a start may give to a row: beyond, every record is saturated and solving is slow
 
 
