@@ -86,8 +86,8 @@ MUTANTS = (
     ),
     Mutant(
         "rows of a tensor are still the caller's own",
-        "return np.array(plain.cpu().numpy())",
-        "return np.asarray(plain.cpu().numpy())",
+        "return np.array(plain.resolve_conj().resolve_neg().cpu().numpy())",
+        "return np.asarray(plain.resolve_conj().resolve_neg().cpu().numpy())",
         ("tests/test_tensors.py::test_an_array_of_a_tensor_shares_no_memory_with_it",),
         "asking.py",
     ),

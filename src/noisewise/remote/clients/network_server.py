@@ -115,7 +115,7 @@ class Link:
         return f"client {client + 1}"
 
     def close(self) -> None:
-        """The block of ``listening`` ends it."""
+        """Nothing: the block of ``listening`` ends it."""
 
     @contextmanager
     def listening(
@@ -180,9 +180,8 @@ class Link:
         for seat in self._order:
             seat.question = None
         for client, question in questions.items():
-            seat = self._order[client]
-            seat.question = number, [history, frame(question)]
-            seat.news.set()
+            self._order[client].question = number, [history, frame(question)]
+            self._order[client].news.set()
         self._give_up()
 
     def _give_up(self) -> None:
@@ -312,18 +311,16 @@ class Link:
             writer.writelines(frames)
             await writer.drain()
             try:
-                answer = await _read(reader, MAX_ANSWER_BYTES, await heard)
+                match await _read(reader, MAX_ANSWER_BYTES, await heard):
+                    case (int() as same, bytes() as body) if same == number:
+                        self._answered(seat, body, number)
+                    case None:
+                        return True
+                    case _:
+                        raise BadMessage
             except BadMessage:
                 self._answered(seat, None, number)
                 raise
-            match answer:
-                case (int() as same, bytes() as body) if same == number:
-                    self._answered(seat, body, number)
-                case None:
-                    return True
-                case _:
-                    self._answered(seat, None, number)
-                    raise BadMessage
             heard = asyncio.ensure_future(reader.readexactly(LENGTH.size))
 
     def _answered(self, seat: _Seat, body: bytes | None, number: int | None = None) -> None:
